@@ -1,0 +1,81 @@
+# Two commands need nothing but make and a Python 3.10 to 3.13:  make test  and  make demo.
+# The first one makes .venv and installs what requirements/dev.txt pins; later ones find it there.
+#
+#   make test PYTHON=/path/to/python3.12                 with another Python
+#   make test VENV=.venv-3.10 PYTHON=/path/to/python3.10  beside the usual environment
+
+VENV ?= .venv
+PYTHON ?=
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+LOCK := requirements/dev.txt
+UV_VERSION := 0.13.9
+UV := $(VENV)/bin/uv
+ARGS ?=
+
+# Another tool's environment must not be taken for ours, nor a Python be downloaded.
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
+export UV_PYTHON_DOWNLOADS := never
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# An environment of another Python than the one asked for, or whose Python is gone, is made anew.
+ifneq ($(shell PYTHON='$(PYTHON)' sh dev/make_venv.sh --check $(VENV) && echo right),right)
+.PHONY: $(INSTALLED)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help install test demo lint format system-tests docs wheel lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-zA-Z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  make bench-NAME     Run benchmarks/NAME.py; it prints a table and writes benchmarks/results/NAME.json"
+
+install: $(INSTALLED) ## Make .venv and install everything into it; the other commands do this by themselves
+
+$(INSTALLED): pyproject.toml $(LOCK) Makefile
+	@PYTHON='$(PYTHON)' sh dev/make_venv.sh $(VENV)
+	@$(UV) --version 2>/dev/null | grep -q '^uv $(UV_VERSION)' \
+		|| $(PY) -m pip install --quiet uv==$(UV_VERSION)
+	@$(UV) pip sync --quiet --python $(PY) $(LOCK)
+	@$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test: $(INSTALLED) ## Run the tests that need neither root nor another Python
+	$(PY) -m pytest tests $(ARGS)
+	@echo
+	@echo "Left out: the system tests on a real Airflow (make system-tests), the checks of style, types and layers"
+	@echo "(make lint), the other Pythons (make test VENV=.venv-3.10 PYTHON=python3.10). All of it: .ci/run"
+
+demo: $(INSTALLED) ## Start a real Airflow and an S3 server on this machine, and watch objects become DAG runs
+	$(PY) -m airflow_state_watchers.demo $(ARGS)
+
+lint: $(INSTALLED) ## Check style, types and the direction of imports
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+
+format: $(INSTALLED) ## Mend what ruff can mend
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+system-tests: $(INSTALLED) ## Run the tests on a real Airflow with real servers; takes minutes
+	$(PY) -m pytest system_tests --timeout=1500 $(ARGS)
+
+docs: $(INSTALLED) ## Build the documentation into docs/_build/html
+	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+wheel: $(INSTALLED) ## Build the wheel and try it in an empty environment
+	$(PY) dev/check_wheel.py
+
+bench-%: $(INSTALLED)
+	$(PY) -m benchmarks.$* $(ARGS)
+
+lock: $(INSTALLED) ## Renew requirements/dev.txt: the newest versions that fit pyproject.toml
+	$(UV) pip compile pyproject.toml --universal --python-version 3.10 --upgrade --quiet \
+		--extra amazon --extra demo --extra postgres --group test --group lint --group docs --group build \
+		--custom-compile-command 'make lock' --output-file $(LOCK)
+
+clean: ## Remove the environment and everything that was built
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

@@ -1,0 +1,69 @@
+"""Watchers for Apache Airflow that turn what is new at a source into asset events, and an inbox that reads them.
+
+The names below are the public surface, together with :mod:`airflow_state_watchers.testing`; everything else is private.
+
+Airflow imports this package in every process that looks for providers. So nothing here imports Airflow: apart from the
+exceptions, a name is loaded from its module when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from airflow_state_watchers.exceptions import (
+    CheckpointError,
+    InboxError,
+    SourceDenied,
+    SourceError,
+    SourceMissing,
+    SourceUnavailable,
+    StateWatcherError,
+    WatcherArgumentError,
+)
+
+if TYPE_CHECKING:
+    from airflow_state_watchers.tasks.events import S3Object, WatcherEvent
+    from airflow_state_watchers.tasks.inbox import Inbox
+    from airflow_state_watchers.triggers.s3 import S3PrefixWatermarkTrigger
+    from airflow_state_watchers.triggers.watermark import WatermarkTrigger
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CheckpointError",
+    "Inbox",
+    "InboxError",
+    "S3Object",
+    "S3PrefixWatermarkTrigger",
+    "SourceDenied",
+    "SourceError",
+    "SourceMissing",
+    "SourceUnavailable",
+    "StateWatcherError",
+    "WatcherArgumentError",
+    "WatcherEvent",
+    "WatermarkTrigger",
+]
+
+_MODULES = {
+    "Inbox": "airflow_state_watchers.tasks.inbox",
+    "S3Object": "airflow_state_watchers.tasks.events",
+    "S3PrefixWatermarkTrigger": "airflow_state_watchers.triggers.s3",
+    "WatcherEvent": "airflow_state_watchers.tasks.events",
+    "WatermarkTrigger": "airflow_state_watchers.triggers.watermark",
+}
+
+
+# Hidden from type checkers: to them a module with a __getattr__ has every attribute, so a misspelt name would pass.
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(module), name)
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
