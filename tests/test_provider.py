@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -66,6 +67,20 @@ def test_the_declared_modules_exist_and_have_their_integration() -> None:
 def test_the_base_install_needs_airflow_alone() -> None:
     always = [requirement for requirement in requires(DISTRIBUTION) or [] if "extra ==" not in requirement]
     assert always == ["apache-airflow>=3.3.2"]
+
+
+def test_the_declared_options_are_those_that_the_package_reads() -> None:
+    package = Path(airflow_state_watchers.__file__).parent
+    read = {
+        node.args[0].value
+        for source in package.rglob("*.py")
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name | ast.Attribute)
+        and ast.unparse(node.func).rpartition(".")[2] == "configured"
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert read == set(OPTIONS)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
