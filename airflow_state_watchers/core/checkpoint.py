@@ -1,0 +1,153 @@
+"""What a watcher knows about its progress, and how that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_state_watchers.core.ledger import Ledger
+from airflow_state_watchers.core.position import Item, Position
+
+MAX_REPLACED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One delivery that is not committed yet, stored before it is made.
+
+    ``upto`` is where its items end; they begin after the intent before it, or inside the lookback. ``replaces`` names the
+    batches that were delivered for the same bounds by earlier tries, newest first.
+    """
+
+    batch_id: str
+    upto: Position
+    replaces: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "replaces", self.replaces[:MAX_REPLACED])
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything stored for one watcher. ``None`` as watermark or frontier is the beginning of all positions.
+
+    - ``watermark``: the greatest position delivered and committed.
+    - ``frontier``: scanned completely to here; never less than the watermark.
+    - ``generation``: how often a person or a reset moved the watermark, plus one.
+    - ``origin``: drawn when the first checkpoint was made, so that batch ids never repeat after a loss of the state.
+    - ``last_batch``: the last committed batch of this generation.
+    - ``dropped``: segment names that nothing names any more and that may still be stored.
+    - ``by`` and ``n``: which process wrote it, and the how-manieth write it was.
+    """
+
+    name: str
+    source: Mapping[str, Any] = field(hash=False)
+    origin: str
+    watermark: Position | None = None
+    frontier: Position | None = None
+    generation: int = 1
+    last_batch: str | None = None
+    intents: tuple[Intent, ...] = ()
+    ledger: Ledger = field(default_factory=Ledger)
+    dropped: tuple[str, ...] = ()
+    by: str = ""
+    n: int = 0
+
+    def is_behind(self, other: Checkpoint) -> bool:
+        """Whether the other one has come further: a later generation, or more read within the same one."""
+        return self._progress() < other._progress()
+
+    def _progress(self) -> tuple[Any, ...]:
+        return (self.generation, *_rank(self.watermark), *_rank(self.frontier))
+
+    def intend(self, intent: Intent, *, closes: Sequence[str] = ()) -> Checkpoint:
+        """Return the checkpoint to store before a delivery: its intent is in, those it finishes replacing are out."""
+        others = (known for known in self.intents if known.batch_id not in (intent.batch_id, *closes))
+        return replace(self, intents=tuple(sorted((*others, intent), key=lambda known: known.upto)))
+
+    def commit(self, intent: Intent, items: Sequence[Item], *, lookback: timedelta, segment: str) -> Checkpoint:
+        """Return the checkpoint to store once Airflow has confirmed the delivery of ``items``, its greatest last."""
+        watermark = later(self.watermark, items[-1].position if items else None)
+        frontier = later(later(self.frontier, intent.upto), watermark)
+        ledger = self.ledger.with_items(items, name=segment)
+        moved = replace(
+            self,
+            watermark=watermark,
+            frontier=frontier,
+            last_batch=intent.batch_id,
+            intents=tuple(known for known in self.intents if known.batch_id != intent.batch_id),
+        )
+        return moved.with_ledger(ledger).pruned(lookback)
+
+    def scanned(self, upto: Position) -> Checkpoint:
+        """Return the checkpoint after a poll that found nothing up to ``upto``. Prune it only when it is stored: until
+        then a restart reads from the stored frontier, and needs the identities from there on."""
+        return replace(self, frontier=later(self.frontier, upto), intents=())
+
+    def pruned(self, lookback: timedelta) -> Checkpoint:
+        """Forget identities that no poll reads again: those older than ``lookback`` behind the frontier."""
+        if self.frontier is None:
+            return self
+        try:
+            before = self.frontier.value - lookback
+        except OverflowError:
+            return self
+        return self.with_ledger(self.ledger.pruned(before))
+
+    def with_ledger(self, ledger: Ledger) -> Checkpoint:
+        """Swap the ledger; segments that are no longer named go to ``dropped``."""
+        gone = tuple(name for name in self.ledger if name not in set(ledger))
+        return replace(self, ledger=ledger, dropped=self.dropped + gone) if gone or ledger is not self.ledger else self
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a generation begins, before its first look has been stored.
+
+    ``watermark`` is the place (``None``: the beginning). What stands up to it when the generation begins counts as seen;
+    with ``everything`` all that the first look shows does.
+    """
+
+    watermark: Position | None
+    everything: bool = False
+
+    @classmethod
+    def at(cls, start: str, initial_value: datetime | None, now: datetime, settle: timedelta) -> Start:
+        """Resolve the ``start`` policy at the source's time ``now``. ``initial_value`` is inclusive and wins."""
+        if initial_value is not None:
+            return cls(Position(initial_value))
+        if start == "earliest":
+            return cls(None)
+        return cls(Position(now - settle), everything=True)
+
+    def low(self, lookback: timedelta) -> datetime | None:
+        """Where the first look begins: what is older can never be read again."""
+        if self.watermark is None:
+            return None
+        try:
+            return self.watermark.value - lookback
+        except OverflowError:
+            return None
+
+    def sees(self, item: Item) -> bool:
+        """Whether an item that the first look showed counts as seen."""
+        return self.everything or (self.watermark is not None and item.position <= self.watermark)
+
+    def begin(self, base: Checkpoint, seen: Iterable[Item], *, segment: str) -> Checkpoint:
+        """Return the first checkpoint of the generation, on top of what the last one leaves to be deleted."""
+        empty = replace(base.with_ledger(Ledger()), watermark=self.watermark, frontier=self.watermark)
+        clean = replace(empty, intents=(), last_batch=None)
+        return clean.with_ledger(clean.ledger.with_items(seen, name=segment))
+
+
+def later(one: Position | None, other: Position | None) -> Position | None:
+    """The greater of two positions, where ``None`` is the beginning."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other)
+
+
+def _rank(position: Position | None) -> tuple[bool, Position | None]:
+    return (position is not None, position)

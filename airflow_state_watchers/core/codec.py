@@ -1,0 +1,185 @@
+"""Between checkpoints and the JSON that is stored, and what a stored root says about who wrote it.
+
+A root can be read and edited by a person: its watermark, nothing else. ``seal`` is a digest over what a process wrote, so
+an edited watermark is seen by any process, also by one that was not running at the time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Any
+
+from airflow_state_watchers.core.checkpoint import Checkpoint, Intent
+from airflow_state_watchers.core.ledger import Ledger, Segment
+from airflow_state_watchers.core.position import IDENTITY_BYTES, Position
+
+VERSION = 1
+
+
+class Unreadable(ValueError):
+    """A stored value cannot be read. The text says which part and why."""
+
+
+class Writer(Enum):
+    """Who a stored root comes from."""
+
+    PROCESS = "a watcher's process"
+    PERSON = "a person"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A stored root as read: the checkpoint without its ledger, the names of its segments and who wrote it."""
+
+    checkpoint: Checkpoint
+    segments: tuple[str, ...]
+    writer: Writer
+
+
+def dump_position(position: Position | None) -> dict[str, str] | None:
+    if position is None:
+        return None
+    return {"value": position.value.isoformat(), "tiebreak": position.tiebreak}
+
+
+def load_position(stored: Any, where: str) -> Position | None:
+    """Read a position; a person may write the bare time, or leave the tiebreak out: then all of that time comes again."""
+    if stored is None:
+        return None
+    if isinstance(stored, str):
+        stored = {"value": stored}
+    if not isinstance(stored, Mapping) or not isinstance(stored.get("value"), str):
+        raise Unreadable(f'{where} is {stored!r}; write a time such as "2026-01-31T12:00:00+00:00", or null')
+    tiebreak = stored.get("tiebreak", "")
+    if not isinstance(tiebreak, str):
+        raise Unreadable(f"{where}.tiebreak is {tiebreak!r}; write text, or leave it out")
+    return Position(load_time(stored["value"], where), tiebreak)
+
+
+def load_time(text: str, where: str) -> datetime:
+    try:
+        value = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "Zz" else text)
+    except ValueError:
+        raise Unreadable(f'{where} is {text!r}; write a time such as "2026-01-31T12:00:00+00:00"') from None
+    if value.tzinfo is None:
+        raise Unreadable(f'{where} is {text!r} and has no time zone; add "+00:00" for UTC')
+    return value.astimezone(timezone.utc)
+
+
+def dump_root(checkpoint: Checkpoint) -> dict[str, Any]:
+    root = {
+        "v": VERSION,
+        "name": checkpoint.name,
+        "source": dict(checkpoint.source),
+        "watermark": dump_position(checkpoint.watermark),
+        "frontier": dump_position(checkpoint.frontier),
+        "generation": checkpoint.generation,
+        "origin": checkpoint.origin,
+        "batch": checkpoint.last_batch,
+        "intents": [
+            {"batch": intent.batch_id, "upto": dump_position(intent.upto), "replaces": list(intent.replaces)}
+            for intent in checkpoint.intents
+        ],
+        "segments": list(checkpoint.ledger),
+        "dropped": list(checkpoint.dropped),
+        "by": checkpoint.by,
+        "n": checkpoint.n,
+    }
+    return {**root, "seal": _seal(root)}
+
+
+def load_root(stored: Any, fallback: Checkpoint) -> Root:
+    """Read a root. What a person left out is taken from ``fallback``. Raises :class:`Unreadable`."""
+    if not isinstance(stored, Mapping):
+        raise Unreadable(f"the root is a {type(stored).__name__}, not an object")
+    version = stored.get("v", VERSION)
+    if version != VERSION:
+        raise Unreadable(
+            f"the root has version {version!r}; this release reads version {VERSION}: upgrade, or delete the key to reset"
+        )
+    if "watermark" not in stored:
+        raise Unreadable("the root has no watermark; put it back, or delete the key to reset")
+    sealed = bool(stored.get("by")) and "n" in stored and stored.get("seal") == _seal(stored)
+    watermark = load_position(stored["watermark"], "watermark")
+    if not sealed:
+        known = _known(stored, fallback)
+        return Root(replace(known, watermark=watermark), _names(stored, "segments"), Writer.PERSON)
+    try:
+        checkpoint = Checkpoint(
+            name=stored["name"],
+            source=stored["source"],
+            origin=stored["origin"],
+            watermark=watermark,
+            frontier=load_position(stored["frontier"], "frontier"),
+            generation=stored["generation"],
+            last_batch=stored["batch"],
+            intents=tuple(_load_intent(intent) for intent in stored["intents"]),
+            dropped=_names(stored, "dropped"),
+            by=stored["by"],
+            n=stored["n"],
+        )
+    except (KeyError, TypeError) as error:
+        raise Unreadable(f"the root is not complete ({error!r}); delete the key to reset") from None
+    return Root(checkpoint, _names(stored, "segments"), Writer.PROCESS)
+
+
+def _known(stored: Mapping[str, Any], fallback: Checkpoint) -> Checkpoint:
+    """What still can be trusted of a root that a person has touched: all but the watermark and what hangs on it."""
+    generation, n = stored.get("generation"), stored.get("n")
+    source, name = stored.get("source"), stored.get("name")
+    return replace(
+        fallback,
+        name=name if isinstance(name, str) else fallback.name,
+        source=source if isinstance(source, Mapping) else fallback.source,
+        generation=max(fallback.generation, generation if type(generation) is int else 1),
+        n=max(fallback.n, n if type(n) is int else 0),
+        dropped=(*fallback.dropped, *_names(stored, "dropped")),
+    )
+
+
+def _names(stored: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    names = stored.get(key, [])
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+
+def _load_intent(stored: Mapping[str, Any]) -> Intent:
+    upto = load_position(stored["upto"], "intents.upto")
+    if upto is None:
+        raise Unreadable("an intent has no end; delete the key to reset")
+    return Intent(stored["batch"], upto, tuple(stored["replaces"]))
+
+
+def _seal(root: Mapping[str, Any]) -> str:
+    what = json.dumps([root.get(key) for key in ("watermark", "generation", "by", "n")], sort_keys=True)
+    return hashlib.blake2b(what.encode(), digest_size=6).hexdigest()
+
+
+def dump_segment(segment: Segment) -> dict[str, Any]:
+    """Identities are one text of base64, 16 characters each."""
+    ids = base64.urlsafe_b64encode(b"".join(sorted(segment.identities))).decode("ascii")
+    return {"v": VERSION, "high": segment.high.isoformat(), "ids": ids}
+
+
+def load_segment(name: str, stored: Any) -> Segment:
+    if not isinstance(stored, Mapping) or stored.get("v") != VERSION:
+        raise Unreadable(f"segment {name} is not of version {VERSION}")
+    try:
+        raw = base64.urlsafe_b64decode(stored["ids"].encode("ascii"))
+        high = load_time(stored["high"], f"segment {name}: high")
+    except (KeyError, ValueError, AttributeError) as error:
+        raise Unreadable(f"segment {name} cannot be read: {error!r}") from None
+    if len(raw) % IDENTITY_BYTES:
+        raise Unreadable(f"segment {name} ends in the middle of an identity")
+    identities = (raw[start : start + IDENTITY_BYTES] for start in range(0, len(raw), IDENTITY_BYTES))
+    return Segment(name, high, frozenset(identities))
+
+
+def restored(root: Root, segments: list[Segment]) -> Checkpoint:
+    """Put the segments back under the checkpoint of a root."""
+    return replace(root.checkpoint, ledger=Ledger.of(segments))

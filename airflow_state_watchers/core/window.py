@@ -1,0 +1,96 @@
+"""What one poll reads, and which of it is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from airflow_state_watchers.core.checkpoint import Checkpoint
+from airflow_state_watchers.core.ledger import Ledger
+from airflow_state_watchers.core.position import Item, Position
+
+END = datetime.max.replace(tzinfo=timezone.utc)
+_TICK = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The span one poll reads: values from ``low`` (``None``: from the beginning), positions up to ``upto``."""
+
+    low: datetime | None
+    upto: Position
+
+    @property
+    def high(self) -> datetime:
+        """The smallest value that no position up to ``upto`` has: the exclusive end of ``[low, high)``."""
+        return self.upto.value + _TICK if self.upto.tiebreak else self.upto.value
+
+    def __contains__(self, position: Position) -> bool:
+        return (self.low is None or position.value >= self.low) and position <= self.upto
+
+
+def plan(checkpoint: Checkpoint, now: datetime, *, settle: timedelta, lookback: timedelta) -> Window:
+    """Choose what to read at the source's time ``now``.
+
+    A poll reads again from ``lookback`` behind the frontier, up to the horizon (``now - settle``). While deliveries of an
+    earlier process are not committed it reads what those deliveries had read, so that equal content makes equal batches.
+    """
+    frontier = checkpoint.frontier
+    low = None if frontier is None else _minus(frontier.value, lookback)
+    if checkpoint.intents:
+        return Window(low, checkpoint.intents[-1].upto)
+    return Window(low, Position(now - settle))
+
+
+def _minus(value: datetime, span: timedelta) -> datetime | None:
+    try:
+        return value - span
+    except OverflowError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The new items of a window in order. ``upto`` is where they end: the window's end, or less if there were too many."""
+
+    items: tuple[Item, ...]
+    upto: Position
+    complete: bool
+
+
+class Selection:
+    """Collects the smallest ``limit`` new items of a window, whatever order the pages come in.
+
+    Memory is bounded by twice ``limit`` items. What is left out is larger than everything selected, and the next poll
+    reads it; :meth:`result` says so by a smaller ``upto``.
+    """
+
+    def __init__(self, window: Window, ledger: Ledger, *, limit: int) -> None:
+        self._window = window
+        self._ledger = ledger
+        self._limit = limit
+        self._items: list[Item] = []
+        self._upto = window.upto
+        self._complete = True
+
+    def add(self, page: Iterable[Item]) -> None:
+        for item in page:
+            if item.position in self._window and item.position <= self._upto and item.identity not in self._ledger:
+                self._items.append(item)
+                if len(self._items) >= 2 * self._limit:
+                    self._cut()
+
+    def result(self) -> Selected:
+        self._cut()
+        return Selected(tuple(self._items), self._upto, self._complete)
+
+    def _cut(self) -> None:
+        distinct = {item.identity: item for item in self._items}
+        self._items = sorted(distinct.values(), key=lambda item: item.position)
+        if len(self._items) > self._limit:
+            end = self._items[self._limit - 1].position
+            # Versions of one object may share a position: never part them, the next poll would read neither or both.
+            self._items = [item for item in self._items if item.position <= end]
+            self._upto = end
+            self._complete = False

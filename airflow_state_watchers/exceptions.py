@@ -1,0 +1,51 @@
+"""Everything this package raises.
+
+::
+
+    StateWatcherError
+    ├── WatcherArgumentError (ValueError, TypeError)   a watcher's argument is wrong
+    ├── SourceError                                    a look at the source failed
+    │   ├── SourceDenied                               ... for lack of permission
+    │   ├── SourceMissing                              ... it does not exist
+    │   └── SourceUnavailable                          ... for now
+    ├── CheckpointError                                stored state cannot be read or belongs to another source
+    └── InboxError                                     an inbox cannot be opened as asked
+"""
+
+from __future__ import annotations
+
+
+class StateWatcherError(Exception):
+    """Base of all errors of this package. The message says what is wrong, where, and what to do."""
+
+
+class WatcherArgumentError(StateWatcherError, ValueError, TypeError):
+    """A watcher's argument is wrong; raised while the DAG file is parsed.
+
+    Both a ``ValueError`` and a ``TypeError``: the triggerer of Airflow 3.3 survives only a ``TypeError`` from a trigger's
+    constructor, any other error ends the whole process.
+    """
+
+
+class SourceError(StateWatcherError):
+    """A look at the source failed. The watermark has not moved; the watcher tries again."""
+
+
+class SourceDenied(SourceError):
+    """The source refused: credentials or permissions."""
+
+
+class SourceMissing(SourceError):
+    """The source is not there: no such bucket or table."""
+
+
+class SourceUnavailable(SourceError):
+    """The source did not answer properly this time."""
+
+
+class CheckpointError(StateWatcherError):
+    """Stored state cannot be used: unreadable, of a newer version, or made for another source."""
+
+
+class InboxError(StateWatcherError):
+    """An inbox cannot be opened as asked. Raised so that it burns no retries (see ``tasks.inbox``)."""

@@ -1,0 +1,64 @@
+"""What the shells need from the outside, each as narrow as it can be.
+
+Every port has an in-memory double in :mod:`airflow_state_watchers.testing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from airflow_state_watchers.core.position import Item
+
+
+class Scan(Protocol):
+    """One poll's look at a source."""
+
+    now: datetime
+    """The source's own clock, read once at the beginning of the look; it does not move during the poll."""
+
+    listed: int
+    """How many items the listing has shown so far, within the asked span or not."""
+
+    def pages(self, low: datetime | None, high: datetime) -> AsyncGenerator[Sequence[Item], None]:
+        """Yield all items with ``low <= value < high`` (``None``: from the beginning), in any order.
+
+        Ends only when the listing is complete; an incomplete listing raises a
+        :class:`~airflow_state_watchers.exceptions.SourceError` and so advances nothing.
+        """
+
+
+class Source(Protocol):
+    """Where items come from."""
+
+    def fields(self) -> dict[str, Any]:
+        """Return the readable fields that make this source this source; never a secret."""
+
+    async def open(self) -> Scan:
+        """Begin one poll. Raises :class:`~airflow_state_watchers.exceptions.SourceError`."""
+
+    async def aclose(self) -> None:
+        """Release connections. Called once, when the watcher stops."""
+
+
+class StateStore(Protocol):
+    """String keys to JSON values, for one asset. The shape of Airflow's own accessor."""
+
+    async def aget(self, key: str, default: Any = None) -> Any: ...
+
+    async def aset(self, key: str, value: Any) -> None: ...
+
+    async def adelete(self, key: str) -> None: ...
+
+
+class Clock(Protocol):
+    """This process's time. The source's time is :attr:`Scan.now`."""
+
+    def now(self) -> datetime: ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for a short, fixed time inside one step of work."""
+
+    async def pause(self, seconds: float) -> None:
+        """Wait between two polls. The loop's only long wait."""

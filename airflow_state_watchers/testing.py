@@ -1,0 +1,362 @@
+"""Public doubles for tests: drive a watcher, or a task that reads its events, without Airflow running.
+
+>>> harness = WatcherHarness(S3PrefixWatermarkTrigger("lake", prefix="orders/", aws_conn_id="test_s3"))
+>>> payloads = harness.poll_sync()
+
+A watcher is driven through Airflow's own shared-stream manager, so what delivers here is what delivers in a triggerer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import weakref
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any, Literal, cast
+
+from airflow.triggers.shared_stream import SharedStreamManager
+
+from airflow_state_watchers.core.position import Item, Position, identity_of
+from airflow_state_watchers.exceptions import StateWatcherError
+from airflow_state_watchers.ports import Clock, Source, StateStore
+from airflow_state_watchers.triggers.watermark import WatermarkTrigger
+
+Crash = Literal["before_confirm", "before_commit"]
+
+
+class FrozenClock:
+    """A clock that moves only when told to. ``sleep`` returns at once; ``pause`` ends with the next ``advance``."""
+
+    def __init__(self, now: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)) -> None:
+        self._now = now
+        self._moved = asyncio.Event()
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """Move the clock; a negative number moves it back."""
+        self._now += seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        self._moved.set()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    async def pause(self, seconds: float) -> None:
+        self._moved.clear()
+        await self._moved.wait()
+
+
+class InMemoryStore:
+    """An asset's state in a dictionary. Values pass through JSON, as they do in Airflow.
+
+    ``active = False`` makes it behave as for an asset that the scheduler has deactivated: reads find nothing, writes are
+    refused. ``writes`` lists the keys written, in order.
+    """
+
+    def __init__(self) -> None:
+        self.data: dict[str, str] = {}
+        self.active = True
+        self.writes: list[str] = []
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        return self.get(key, default)
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.set(key, value)
+
+    async def adelete(self, key: str) -> None:
+        self.delete(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return json.loads(self.data[key]) if self.active and key in self.data else default
+
+    def set(self, key: str, value: Any) -> None:
+        if not self.active:
+            raise LookupError("the asset is not active")
+        if value is None:
+            raise ValueError("Cannot set value as None")
+        self.data[key] = json.dumps(value)
+        self.writes.append(key)
+
+    def delete(self, key: str) -> None:
+        if not self.active:
+            raise LookupError("the asset is not active")
+        self.data.pop(key, None)
+
+    def lose(self) -> None:
+        """Delete everything, as the scheduler does for an asset that no DAG names any more."""
+        self.data.clear()
+
+
+@dataclass
+class _Stored:
+    item: Item
+    visible: datetime
+
+
+class InMemorySource:
+    """A source of objects in memory: set it as a trigger's ``source``.
+
+    ``clock`` is the source's own; give the harness the same to let both move together. ``error`` is raised by the next
+    polls for as long as it is set.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or FrozenClock()
+        self.error: Exception | None = None
+        self._objects: dict[str, _Stored] = {}
+
+    def put(
+        self, key: str, *, etag: str = "etag", size: int = 1, at: datetime | None = None, appears_after: float = 0
+    ) -> None:
+        """Put an object version, last modified now (or ``at``) in whole seconds, that is listed ``appears_after`` seconds from now."""
+        now = self.clock.now()
+        stamp = (at or now).replace(microsecond=0)
+        data = {"key": key, "size": size, "etag": etag, "last_modified": stamp.isoformat()}
+        item = Item(Position(stamp, key), identity_of(key, etag, stamp.isoformat()), data)
+        self._objects[key] = _Stored(item, now + timedelta(seconds=appears_after))
+
+    def delete(self, key: str) -> None:
+        self._objects.pop(key, None)
+
+    def fields(self) -> dict[str, Any]:
+        return {"kind": "memory"}
+
+    async def open(self) -> InMemoryScan:
+        if self.error is not None:
+            raise self.error
+        now = self.clock.now()
+        return InMemoryScan(now, [stored.item for stored in self._objects.values() if stored.visible <= now])
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+@dataclass
+class InMemoryScan:
+    now: datetime
+    items: Sequence[Item]
+    listed: int = 0
+
+    async def pages(self, low: datetime | None, high: datetime) -> AsyncGenerator[Sequence[Item], None]:
+        self.listed = len(self.items)
+        wanted = [
+            item for item in self.items if (low is None or item.position.value >= low) and item.position.value < high
+        ]
+        for start in range(0, len(wanted), 1000):
+            yield wanted[start : start + 1000]
+
+
+class _Line:
+    """A process's connection to the store; a dead process writes nothing."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self.dead = False
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        return copy.deepcopy(await self._alive().aget(key, default))
+
+    async def aset(self, key: str, value: Any) -> None:
+        await self._alive().aset(key, value)
+
+    async def adelete(self, key: str) -> None:
+        await self._alive().adelete(key)
+
+    def _alive(self) -> StateStore:
+        if self.dead:
+            raise ConnectionError("this process is dead")
+        return self._store
+
+
+class _Assets:
+    """What Airflow gives a trigger as ``asset_state_store``, as far as a watcher reads it."""
+
+    def __init__(self, assets: dict[str, StateStore]) -> None:
+        self._by_name = assets
+
+
+class _PollClock:
+    """The harness's clock: pauses between polls end when the harness asks for the next poll."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.paused = asyncio.Event()
+        self.go = asyncio.Event()
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    async def pause(self, seconds: float) -> None:
+        self.paused.set()
+        self.go.clear()
+        await self.go.wait()
+        self.paused.clear()
+
+
+@dataclass
+class _Life:
+    """One life of a trigger in a triggerer: the runner's part of Airflow, without its processes."""
+
+    trigger: WatermarkTrigger
+    trigger_id: int
+    line: _Line
+    clock: _PollClock
+    manager: SharedStreamManager = field(default_factory=SharedStreamManager)
+    waiting: list[tuple[dict[str, Any], int | None]] = field(default_factory=list)
+    got: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        key, trigger_id = self.trigger.shared_stream_key(), self.trigger_id
+        try:
+            stream = self.manager.subscribe(trigger_id=trigger_id, trigger=self.trigger, key=key)
+            async for event in self.trigger.filter_shared_stream(stream):
+                seq = self.manager.bind_pending_event(trigger_id=trigger_id, key=key)
+                self.waiting.append((json.loads(json.dumps(event.payload)), seq))
+                self.got.set()
+        finally:
+            await self.manager.unsubscribe(trigger_id, key)
+
+    async def end(self) -> None:
+        self.line.dead = True
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+
+
+class WatcherHarness:
+    """Drives one watcher poll by poll, on a store that outlives it.
+
+    :param trigger: any :class:`~airflow_state_watchers.WatermarkTrigger`.
+    :param asset: the name of the asset that it watches.
+    :param store: an :class:`InMemoryStore`; :attr:`store` is the one in use.
+    :param clock: this process's clock (health record, ``state_refresh``); the source has its own.
+
+    ``events`` collects the payloads that reached the database. Use it from a plain test with :meth:`poll_sync`, or from an
+    async test with :meth:`poll`; not both on one harness.
+    """
+
+    def __init__(
+        self,
+        trigger: WatermarkTrigger,
+        *,
+        asset: str = "test",
+        store: InMemoryStore | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.store = store or InMemoryStore()
+        self.clock = clock or FrozenClock()
+        self.asset = asset
+        self.events: list[dict[str, Any]] = []
+        self._trigger = trigger
+        self._trigger_id = 0
+        self._life: _Life | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._crashed = False
+
+    async def poll(self, *, crash: Crash | None = None) -> list[dict[str, Any]]:
+        """Deliver, confirm and commit one poll; return the payloads of its events.
+
+        ``crash="before_confirm"`` ends the process when the first event was delivered: it never reached the database.
+        ``crash="before_commit"`` ends it when the first event is in the database and nothing of it was committed. Then
+        call :meth:`restart`. A poll that fails returns no events and shows in the health record.
+        """
+        if self._crashed:
+            raise StateWatcherError("this watcher has crashed; call restart() first")
+        life = self._life or self._start()
+        if life.clock.paused.is_set():
+            life.clock.paused.clear()
+            life.clock.go.set()
+        payloads: list[dict[str, Any]] = []
+        while True:
+            await self._wait(life)
+            while life.waiting:
+                payload, seq = life.waiting.pop(0)
+                payloads.append(payload)
+                if crash == "before_confirm":
+                    await self._die()
+                    return payloads
+                self.events.append(payload)
+                if crash == "before_commit":
+                    await self._die()
+                    return payloads
+                if seq is not None:
+                    life.manager.confirm_persisted([seq])
+            if life.clock.paused.is_set() and not life.waiting:
+                return payloads
+
+    def poll_sync(self, *, crash: Crash | None = None) -> list[dict[str, Any]]:
+        """:meth:`poll` for plain tests."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            weakref.finalize(self, _close, self._loop)
+        return self._loop.run_until_complete(self.poll(crash=crash))
+
+    def restart(self) -> None:
+        """Begin a new process: a new instance of the trigger, from what Airflow stores of it, on the same store."""
+        life, self._life, self._crashed = self._life, None, False
+        if life is not None:
+            life.line.dead = True
+            if life.task is not None:
+                life.task.cancel()
+        old = self._trigger
+        _, kwargs = old.serialize()
+        self._trigger = type(old)(**json.loads(json.dumps(kwargs)))
+        self._trigger.source = old.source
+
+    def _start(self) -> _Life:
+        self._trigger_id += 1
+        trigger, line = self._trigger, _Line(self.store)
+        trigger.trigger_id = self._trigger_id
+        trigger.asset_state_store = cast(Any, _Assets({self.asset: line}))
+        trigger.owners = {}
+        clock = _PollClock(self.clock)
+        trigger.clock = clock
+        life = _Life(trigger, self._trigger_id, line, clock)
+        life.task = asyncio.ensure_future(life.run())
+        self._life = life
+        return life
+
+    async def _wait(self, life: _Life) -> None:
+        """Wait until the poll has ended or an event has come."""
+        assert life.task is not None
+        waits = [asyncio.ensure_future(life.clock.paused.wait()), asyncio.ensure_future(life.got.wait())]
+        try:
+            await asyncio.wait([*waits, life.task], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        life.got.clear()
+        if life.task.done():
+            self._crashed = True
+            life.task.result()
+            raise StateWatcherError("the watcher has ended by itself")
+
+    async def _die(self) -> None:
+        self._crashed = True
+        if self._life is not None:
+            await self._life.end()
+            self._life = None
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """End what a harness left running, then its loop."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+__all__ = ["FrozenClock", "InMemorySource", "InMemoryStore", "WatcherHarness"]
+_: type[Source] = InMemorySource

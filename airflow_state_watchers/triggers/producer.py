@@ -1,0 +1,240 @@
+"""The one delivery path: plan, scan, step, intend, deliver; then confirm, commit.
+
+It runs in the triggerer's shared stream in ack mode, the only way in which Airflow says that an event is in its database:
+:meth:`WatermarkProducer.open_stream` delivers, and Airflow calls :meth:`WatermarkProducer.advance` once what was delivered
+is confirmed. Only then is the checkpoint stored that lets the next poll leave it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+
+from airflow_state_watchers.core.batch import Batch, step
+from airflow_state_watchers.core.checkpoint import Checkpoint, later
+from airflow_state_watchers.core.envelope import event_of
+from airflow_state_watchers.core.window import Selected, Selection, plan
+from airflow_state_watchers.ports import Clock, Scan
+from airflow_state_watchers.triggers.event import WatcherTriggerEvent
+from airflow_state_watchers.triggers.health import Health
+from airflow_state_watchers.triggers.progress import Interrupted, Progress
+from airflow_state_watchers.triggers.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SELECTION_LIMIT = 50_000
+FRONTIER_INTERVAL = timedelta(hours=1)
+GUARD_STEPS = 25
+GUARD_STEP = 0.1
+
+
+@dataclass
+class Delivery:
+    """One event on its way. The filter sets ``accepted`` on the line after its ``yield``."""
+
+    batch: Batch
+    event: WatcherTriggerEvent
+    epoch: int
+    accepted: bool = False
+
+
+class WatermarkProducer(SharedStreamProducer):
+    """Polls one watcher's source and delivers what is new, for as long as the triggerer keeps it.
+
+    Nothing but cancellation leaves :meth:`open_stream`: Airflow restarts a watcher that raises every two seconds for ever,
+    without a trace in the UI, so every error is met here by backing off.
+    """
+
+    def __init__(self, settings: Settings, progress: Progress, health: Health, clock: Clock) -> None:
+        self.closing = False
+        self._settings, self._progress, self._health, self._clock = settings, progress, health, clock
+        self._in_flight: list[Delivery] = []
+        self._epoch = 0
+        self._changed = asyncio.Event()
+        self._again = False
+        self._run_id = uuid4().hex
+        self._sequence = 0
+
+    def close(self) -> None:
+        """Commit nothing more: the trigger is being removed, and what was in flight may have been dropped."""
+        self.closing = True
+        self._changed.set()
+
+    async def open_stream(self) -> AsyncGenerator[tuple[Delivery, Delivery], None]:
+        try:
+            await self._progress.claim(self._clock)
+            while True:
+                async with aclosing(self._cycle()) as deliveries:
+                    async for delivery in deliveries:
+                        yield delivery, delivery
+        finally:
+            self.close()
+            self._progress.release()
+
+    async def aclose(self) -> None:
+        self.close()
+        await self._settings.source.aclose()
+
+    async def _cycle(self) -> AsyncGenerator[Delivery, None]:
+        """One poll and the wait after it."""
+        self._again, delay = False, None
+        began = self._clock.now()
+        self._health.polling(began)
+        try:
+            async with aclosing(self._poll()) as deliveries:
+                async for delivery in deliveries:
+                    yield delivery
+        except Interrupted as found:
+            self._interrupt(found)
+        except Exception as error:
+            self._again = False
+            delay = self._health.failed(self._clock.now(), error)
+        else:
+            self._health.succeeded(self._clock.now())
+        await self._tell()
+        if self._again:
+            await asyncio.sleep(0)
+        else:
+            await self._clock.pause(delay if delay is not None else self._rest(began))
+
+    def _rest(self, began: datetime) -> float:
+        """Seconds until the next poll, counted from the beginning of this one and jittered."""
+        interval = self._settings.poll_interval * random.uniform(0.95, 1.0)  # noqa: S311
+        return max(1.0, interval - (self._clock.now() - began).total_seconds())
+
+    async def _poll(self) -> AsyncGenerator[Delivery, None]:
+        checkpoint = await self._progress.current(self._clock.now())
+        scan = await self._settings.source.open()
+        if checkpoint is None:
+            await self._progress.begin(scan, self._clock.now())
+            # What was asked for is delivered at once; a watcher that starts at the latest has nothing to deliver yet.
+            self._again = not self._progress.began_at_latest
+            return
+        selected = await self._scan(checkpoint, scan)
+        frontier = later(checkpoint.frontier, selected.upto)
+        self._health.scanned(self._clock.now(), source_now=scan.now, frontier=frontier)
+        batches = step(checkpoint, selected, max_items=self._settings.max_items)
+        if not batches:
+            await self._progress.scanned(selected.upto, self._clock.now(), every=FRONTIER_INTERVAL)
+        epoch = self._epoch
+        for batch in batches:
+            while len(self._in_flight) >= self._settings.max_in_flight:
+                await self._change()
+            if self._epoch != epoch:
+                return
+            yield await self._intend(batch)
+        await self._all_committed()
+        if self._epoch == epoch:
+            self._again = bool(checkpoint.intents) or not selected.complete
+
+    async def _scan(self, checkpoint: Checkpoint, scan: Scan) -> Selected:
+        window = plan(checkpoint, scan.now, settle=self._settings.settle, lookback=self._settings.lookback)
+        limit = max(SELECTION_LIMIT, self._settings.max_in_flight * self._settings.max_items)
+        selection = Selection(window, checkpoint.ledger, limit=limit)
+        async with aclosing(scan.pages(window.low, window.high)) as pages:
+            async for page in pages:
+                selection.add(page)
+        return selection.result()
+
+    async def _intend(self, batch: Batch) -> Delivery:
+        """Store that this batch is about to be delivered; an asset that takes no write gets no event."""
+        checkpoint = await self._progress.intend(batch, self._clock.now())
+        payload = event_of(
+            batch,
+            checkpoint,
+            kind=self._settings.kind,
+            trigger_run_id=self._run_id,
+            sequence_index=self._sequence,
+            source=self._settings.event_fields,
+        )
+        self._sequence += 1
+        delivery = Delivery(batch, WatcherTriggerEvent(payload), self._epoch)
+        self._in_flight.append(delivery)
+        return delivery
+
+    async def _all_committed(self) -> None:
+        while self._in_flight:
+            await self._change()
+
+    async def _change(self) -> None:
+        """Wait until something in flight was committed or given up: the shared stream has no back-pressure of its own."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def advance(self, batch: Sequence[AdvanceItem]) -> None:
+        """Commit what Airflow has confirmed, up to the first delivery that was not clean."""
+        if not await self._guard():
+            return
+        clean: list[Delivery] = []
+        for item in batch:
+            delivery: Delivery = item.broker_payload
+            if delivery.epoch != self._epoch:
+                continue
+            if not (item.outcome.is_clean and delivery.accepted):
+                break
+            clean.append(delivery)
+        else:
+            await self._commit(clean)
+            return
+        await self._commit(clean)
+        self._interrupt(Interrupted("a delivery was not confirmed; it is delivered again"))
+
+    async def _guard(self) -> bool:
+        """Wait before a commit, and give up once the stream is closing.
+
+        When an edit or a pause removes the trigger's row, an event in flight is dropped silently *and confirmed*; the
+        cancellation follows within two rounds of the triggerer. Many short sleeps, never one long one and never a deadline:
+        a blocked event loop uses those up at once, before it has run the cancellation.
+        """
+        for _ in range(GUARD_STEPS):
+            if self.closing:
+                return False
+            await self._clock.sleep(GUARD_STEP)
+        return not self.closing
+
+    async def _commit(self, deliveries: Sequence[Delivery]) -> None:
+        """Store the checkpoint after these deliveries, trying for as long as the stream lives."""
+        attempt = 0
+        while deliveries and not self.closing and deliveries[0].epoch == self._epoch:
+            try:
+                await self._progress.commit([delivery.batch for delivery in deliveries], self._clock.now())
+            except Interrupted as found:
+                self._interrupt(found)
+                return
+            except Exception as error:
+                delay = self._health.failed(self._clock.now(), error)
+                attempt += 1
+                for _ in range(int(delay / GUARD_STEP)):
+                    if self.closing:
+                        return
+                    await self._clock.sleep(GUARD_STEP)
+                continue
+            for delivery in deliveries:
+                self._in_flight.remove(delivery)
+                self._health.committed(len(delivery.batch.items))
+            self._changed.set()
+            return
+
+    def _interrupt(self, found: Interrupted) -> None:
+        """Drop what is in flight: its place has changed, and the next poll plans anew."""
+        log.log(found.level, "%s: %s", self._settings.name, found)
+        self._epoch += 1
+        self._in_flight.clear()
+        self._again = found.at_once
+        self._changed.set()
+
+    async def _tell(self) -> None:
+        now = self._clock.now()
+        if self._health.due(now):
+            try:
+                await self._progress.store.write_health(self._health.record(self._progress.checkpoint, now))
+            except Exception as error:
+                log.debug("%s: cannot write the health record: %s", self._settings.name, error)

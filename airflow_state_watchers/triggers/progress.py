@@ -1,0 +1,246 @@
+"""Where one watcher stands: its checkpoint in memory, and every look at the stored one.
+
+Each write looks first, so that a person's edit or a second triggerer is seen before anything is written over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from airflow_state_watchers.core.batch import Batch
+from airflow_state_watchers.core.checkpoint import Checkpoint, Start
+from airflow_state_watchers.core.position import Item, Position
+from airflow_state_watchers.core.verdict import Verdict
+from airflow_state_watchers.core.window import END
+from airflow_state_watchers.exceptions import CheckpointError
+from airflow_state_watchers.ports import Clock, Scan
+from airflow_state_watchers.state.checkpoint_store import CheckpointStore, Found, StoreRefused
+from airflow_state_watchers.triggers.settings import Settings
+
+log = logging.getLogger(__name__)
+
+CLAIM_STEP = 0.1
+CLAIM_WARNING = 100
+"""Steps to wait for another watcher of the same name to leave before saying so."""
+
+
+class Interrupted(Exception):
+    """The stored checkpoint is no longer this process's: plan anew. Never leaves the producer."""
+
+    def __init__(self, why: str, *, level: int = logging.WARNING, at_once: bool = True) -> None:
+        super().__init__(why)
+        self.level, self.at_once = level, at_once
+
+
+@dataclass
+class _Beginning:
+    """A generation that has not been stored yet. Once looked for, its place does not move, however long storing takes."""
+
+    base: Checkpoint
+    start: Start | None
+    verdict: Verdict
+    first: Checkpoint | None = None
+    skipped: int = 0
+    newest: datetime | None = None
+    refused: bool = False
+
+    def is_still(self, found: Found) -> bool:
+        """Whether the store still says what made this generation begin."""
+        if found.verdict is not self.verdict:
+            return False
+        if found.verdict is not Verdict.MOVED:
+            return True
+        return (
+            found.checkpoint is not None
+            and self.start is not None
+            and found.checkpoint.watermark == self.start.watermark
+        )
+
+    def tell(self, settings: Settings) -> None:
+        """Log where the generation began, and what that skips or repeats."""
+        start = self.start
+        assert start is not None
+        place = start.watermark.value.isoformat() if start.watermark else "the beginning"
+        if start.everything:
+            what = f'{self.skipped:,} existing items skipped, newest {self.newest}; start="earliest" delivers them'
+        else:
+            what = f"everything from {place} on is delivered"
+        if self.refused and self.verdict is Verdict.FIRST:
+            log.error("%s: the asset was not active and its stored state, if it had any, is lost. No process remembers it, "
+                      "so the watcher starts anew at %s by its start policy: %s", settings.name, place, what)  # fmt: skip
+        else:
+            level = logging.INFO if self.verdict is Verdict.FIRST else logging.WARNING
+            log.log(level, "%s: generation %d begins at %s (%s): %s", settings.name, self.base.generation, place,
+                    self.verdict.value, what)  # fmt: skip
+
+
+class Progress:
+    """The checkpoint of one watcher on one asset, as this process knows it. ``None``: a generation is about to begin.
+
+    ``owners`` is shared by all watchers of a process: two instances of one name (an edited DAG's old and new trigger)
+    never work at the same time.
+    """
+
+    def __init__(
+        self, settings: Settings, store: CheckpointStore, *, asset: str, owners: dict[tuple[str, str], object]
+    ) -> None:
+        self.store = store
+        self.checkpoint: Checkpoint | None = None
+        self.began_at_latest = False
+        self._settings, self._owners, self._key = settings, owners, (asset, settings.name)
+        self._source = settings.source.fields()
+        self._blank = Checkpoint(name=settings.name, source=self._source, origin=uuid4().hex[:8])
+        self._lock = asyncio.Lock()
+        self._beginning: _Beginning | None = None
+        self._refresh_at: datetime | None = None
+        self._stored_at: datetime | None = None
+
+    async def claim(self, clock: Clock) -> None:
+        """Wait until no other instance of this name works for this asset."""
+        steps = 0
+        while self._owners.setdefault(self._key, self) is not self:
+            steps += 1
+            if steps == CLAIM_WARNING:
+                log.error(
+                    "%s: another watcher of asset %r has the same name. Give each its own: name=...",
+                    self._settings.name, self._key[0],
+                )  # fmt: skip
+            await clock.sleep(CLAIM_STEP)
+
+    def release(self) -> None:
+        if self._owners.get(self._key) is self:
+            del self._owners[self._key]
+
+    async def current(self, now: datetime) -> Checkpoint | None:
+        """Return the checkpoint, read at the first call and looked at again every ``state_refresh`` seconds."""
+        if self._beginning is not None:
+            return None
+        if self.checkpoint is None or self._refresh_at is None or now >= self._refresh_at:
+            async with self._lock:
+                verdict = await self._look()
+                if verdict is Verdict.LOST:
+                    await self._save(self.checkpoint, now)
+            self._refresh_at = now + timedelta(seconds=self._settings.state_refresh * random.uniform(0.8, 1.0))  # noqa: S311
+            self._stored_at = self._stored_at or now
+        return self.checkpoint
+
+    async def begin(self, scan: Scan, now: datetime) -> None:
+        """Begin a generation: resolve its place, count what stands there as seen, and store both as one."""
+        beginning = self._beginning
+        assert beginning is not None
+        if beginning.first is None:
+            await self._see(beginning, scan)
+        async with self._lock:
+            found = await self.store.look(None, self._blank)
+            if not beginning.is_still(found):
+                self._beginning = None
+                self._meet(found)
+                raise Interrupted(f"the stored state changed while a new generation began ({found.verdict.value})")
+            try:
+                await self._save(beginning.first, now)
+            except StoreRefused:
+                beginning.refused = True
+                raise
+        self._beginning = None
+        self.began_at_latest = beginning.start is not None and beginning.start.everything
+        beginning.tell(self._settings)
+
+    async def _see(self, beginning: _Beginning, scan: Scan) -> None:
+        settings = self._settings
+        start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
+        seen: list[Item] = []
+        if start.watermark is not None:
+            async with aclosing(scan.pages(start.low(settings.lookback), END)) as pages:
+                async for page in pages:
+                    seen.extend(item for item in page if start.sees(item))
+        newest = max((item.position for item in seen), default=None)
+        beginning.start = start
+        beginning.skipped = scan.listed if start.everything else len(seen)
+        beginning.newest = newest.value if newest else None
+        generation = beginning.base.generation
+        beginning.first = start.begin(beginning.base, seen, segment=f"{self.store.by}-g{generation}")
+
+    async def scanned(self, upto: Position, now: datetime, *, every: timedelta) -> None:
+        """Note that a poll found nothing new up to ``upto``; stored once in ``every``, or to clear old intents."""
+        assert self.checkpoint is not None
+        had_intents = bool(self.checkpoint.intents)
+        self.checkpoint = self.checkpoint.scanned(upto)
+        if had_intents or (self._stored_at is not None and now - self._stored_at >= every):
+            async with self._lock:
+                await self._look()
+                await self._save(self.checkpoint.pruned(self._settings.lookback), now)
+
+    async def intend(self, batch: Batch, now: datetime) -> Checkpoint:
+        """Store the intent of a delivery. Raises :class:`StoreRefused` where the asset is not active."""
+        async with self._lock:
+            await self._look()
+            assert self.checkpoint is not None
+            return await self._save(self.checkpoint.intend(batch.intent, closes=batch.closes), now)
+
+    async def commit(self, batches: Sequence[Batch], now: datetime) -> None:
+        """Store the checkpoint after these confirmed deliveries, in one write of the root."""
+        async with self._lock:
+            await self._look()
+            checkpoint = self.checkpoint
+            assert checkpoint is not None
+            for batch in batches:
+                segment = f"{self.store.by}-{batch.batch_id}"
+                checkpoint = checkpoint.commit(
+                    batch.intent, batch.items, lookback=self._settings.lookback, segment=segment
+                )
+            await self._save(checkpoint, now)
+
+    async def _save(self, checkpoint: Checkpoint | None, now: datetime) -> Checkpoint:
+        assert checkpoint is not None
+        self.checkpoint = await self.store.save(checkpoint)
+        self._stored_at = now
+        return self.checkpoint
+
+    async def _look(self) -> Verdict:
+        """Look at the stored root. Raises :class:`Interrupted` if this process's checkpoint no longer holds."""
+        mine = self.checkpoint
+        found = await self.store.look(mine, self._blank)
+        if found.verdict in (Verdict.UNCHANGED, Verdict.STALE):
+            return found.verdict
+        if found.verdict is Verdict.LOST:
+            log.error("%s: the asset's state was lost (its DAG file was broken, or gone for a minute?); this process "
+                      "remembers it and writes it back", self._settings.name)  # fmt: skip
+            return found.verdict
+        self._meet(found)
+        if mine is not None:
+            raise Interrupted(found.verdict.value, at_once=found.verdict is not Verdict.ADOPT)
+        return found.verdict
+
+    def _meet(self, found: Found) -> None:
+        """Take over what was found stored, or prepare the generation that it begins."""
+        mine, self.checkpoint = self.checkpoint, None
+        generation = 1 + max(found.generation, mine.generation if mine else 0)
+        if found.checkpoint is None:
+            base = self._blank if mine is None else replace(mine, intents=())
+            self._beginning = _Beginning(replace(base, generation=generation), None, found.verdict)
+            return
+        stored = found.checkpoint
+        policy = self._settings.on_source_change
+        if stored.source != self._source:
+            if policy == "stop":
+                raise CheckpointError(_changed(self._settings.name, stored.source, self._source))
+            stored = replace(stored, source=self._source)
+        if found.verdict is Verdict.MOVED or (found.checkpoint.source != self._source and policy == "start"):
+            start = Start(stored.watermark) if found.verdict is Verdict.MOVED else None
+            self._beginning = _Beginning(replace(stored, generation=generation), start, found.verdict)
+        else:
+            self.checkpoint = stored
+
+
+def _changed(name: str, stored: object, now: object) -> str:
+    return (
+        f"{name}: the watermark was stored for {stored}, and this watcher reads {now}. Nothing is delivered. Give the watcher "
+        'another name=, or say on_source_change="keep" (go on from the watermark) or on_source_change="start" (begin again)'
+    )

@@ -1,0 +1,137 @@
+"""Asset events for the objects that are new under a prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from airflow_state_watchers.exceptions import WatcherArgumentError
+from airflow_state_watchers.sources.s3 import KeyFilter, S3Source
+from airflow_state_watchers.triggers.arguments import choice, count, flag, plain, text
+from airflow_state_watchers.triggers.watermark import WatermarkTrigger
+
+
+class S3PrefixWatermarkTrigger(WatermarkTrigger):
+    """One asset event per poll that found new object versions under a prefix.
+
+    :param bucket_name: the bucket; an access point's ARN works too.
+    :param prefix: the literal beginning of the keys; ``""`` is the whole bucket.
+    :param start: where a watcher without a stored checkpoint begins: ``"latest"`` skips what exists, ``"earliest"``
+        delivers it.
+    :param initial_value: begin with the objects last modified at this time (inclusive) instead.
+    :param poll_interval: seconds, or a ``timedelta``, from one poll's beginning to the next one's.
+    :param order: ``"modified"``: any layout, by a full LIST of the prefix at each poll.
+    :param key_pattern: a glob on the whole key, as in ``S3KeySensor``; with ``use_regex`` a regular expression.
+    :param min_size: smaller objects (bytes) are left out. Directory markers always are.
+    :param name: the watcher's identity and state key; the default is ``s3://bucket/prefix``. Two assets that are watched
+        with equal arguments need different names.
+    :param on_source_change: what to do when bucket, prefix or connection changed under one name: ``"stop"`` loudly,
+        ``"keep"`` the watermark, or ``"start"`` again.
+    :param settle: how old an object must be, by S3's clock, before it is read.
+    :param lookback: how far behind the frontier each poll looks again for objects that appeared late.
+    :param max_objects_per_event: a poll that found more makes several events.
+    :param aws_conn_id: the Amazon provider's connection; ``None`` uses the environment's credentials.
+    :param region_name: overrides the connection's region.
+    :param verify: TLS verification, as in the Amazon provider's hooks.
+    :param botocore_config: options of botocore's ``Config``.
+
+    Raises :class:`~airflow_state_watchers.exceptions.WatcherArgumentError` at DAG parse for arguments that cannot work.
+    """
+
+    kind = "s3_objects"
+
+    def __init__(
+        self,
+        bucket_name: str,
+        *,
+        prefix: str,
+        start: Literal["latest", "earliest"] = "latest",
+        initial_value: datetime | None = None,
+        poll_interval: float | timedelta = 60,
+        order: Literal["modified"] = "modified",
+        key_pattern: str | None = None,
+        use_regex: bool = False,
+        min_size: int = 0,
+        name: str | None = None,
+        on_source_change: Literal["stop", "keep", "start"] = "stop",
+        settle: float | timedelta = 2,
+        lookback: float | timedelta = 3600,
+        max_objects_per_event: int = 1000,
+        aws_conn_id: str | None = "aws_default",
+        region_name: str | None = None,
+        verify: bool | str | None = None,
+        botocore_config: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.bucket_name = _bucket(bucket_name)
+        self.prefix = _prefix(prefix)
+        self.name = None if name is None else text("name", name)
+        self.order = choice("order", order, ("modified",))
+        self.key_pattern = None if key_pattern is None else text("key_pattern", key_pattern)
+        self.use_regex = flag("use_regex", use_regex)
+        self.min_size = count("min_size", min_size, least=0)
+        self.max_objects_per_event = count("max_objects_per_event", max_objects_per_event)
+        self.aws_conn_id = None if aws_conn_id is None else text("aws_conn_id", aws_conn_id)
+        self.region_name = None if region_name is None else text("region_name", region_name)
+        self.verify = verify if verify is None or isinstance(verify, bool) else text("verify", verify)
+        self.botocore_config = _config(botocore_config)
+        self._filter = KeyFilter(self.key_pattern, self.use_regex, self.min_size)
+        super().__init__(
+            watcher_name=self.name or f"s3://{self.bucket_name}/{self.prefix}",
+            start=start,
+            initial_value=initial_value,
+            poll_interval=poll_interval,
+            on_source_change=on_source_change,
+            settle=settle,
+            lookback=lookback,
+            max_items=self.max_objects_per_event,
+            **kwargs,
+        )
+
+    def build_source(self, timeout: float) -> S3Source:
+        return S3Source(
+            self.bucket_name,
+            prefix=self.prefix,
+            key_filter=self._filter,
+            aws_conn_id=self.aws_conn_id,
+            region_name=self.region_name,
+            verify=self.verify,
+            botocore_config=self.botocore_config,
+            timeout=timeout,
+        )
+
+    def event_fields(self) -> Mapping[str, Any]:
+        return {"bucket": self.bucket_name}
+
+
+def _bucket(value: Any) -> str:
+    bucket = text("bucket_name", value)
+    if "://" in bucket or ("/" in bucket and not bucket.startswith("arn:")):
+        raise WatcherArgumentError(
+            f"bucket_name={value!r} is an address. Give the bucket alone and the rest as prefix: "
+            f"bucket_name={bucket.split('://')[-1].split('/')[0]!r}, prefix=..."
+        )
+    return bucket
+
+
+def _prefix(value: Any) -> str:
+    if not isinstance(value, str):
+        raise WatcherArgumentError(
+            f'prefix={value!r}: give the beginning of the keys, or prefix="" for the whole bucket'
+        )
+    if "{{" in value or "{%" in value:
+        literal = value.split("{", 1)[0]
+        raise WatcherArgumentError(
+            f"prefix={value!r} has a template, but a watcher belongs to no DAG run. Use what all keys share: prefix={literal!r}"
+        )
+    return value
+
+
+def _config(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise WatcherArgumentError(f"botocore_config={value!r}: give a dict of botocore's Config options")
+    config: dict[str, Any] = plain("botocore_config", value)
+    return config

@@ -1,0 +1,46 @@
+"""What a running watcher needs to know, resolved from its arguments and the deployment's configuration."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from airflow_state_watchers.ports import Source
+
+log = logging.getLogger(__name__)
+
+SECTION = "state_watchers"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One watcher's settings. ``poll_interval`` and ``state_refresh`` are seconds."""
+
+    name: str
+    kind: str
+    source: Source
+    settle: timedelta
+    lookback: timedelta
+    poll_interval: float
+    max_items: int
+    start: str = "latest"
+    initial_value: datetime | None = None
+    on_source_change: Literal["stop", "keep", "start"] = "stop"
+    event_fields: Mapping[str, Any] = field(default_factory=dict)
+    max_in_flight: int = 8
+    state_refresh: float = 300.0
+
+
+def configured(option: str, default: float) -> float:
+    """Read one number of the ``[state_watchers]`` section; one that cannot be read is said, and the default used."""
+    from airflow.sdk.configuration import conf
+
+    try:
+        value = float(conf.getfloat(SECTION, option, fallback=default))
+    except Exception as error:
+        log.error("[%s] %s is no number (%s); using %s", SECTION, option, type(error).__name__, default)
+        return default
+    return value if value > 0 else default
