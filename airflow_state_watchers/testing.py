@@ -15,6 +15,8 @@ import weakref
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import cache
+from threading import Thread
 from typing import Any, Literal, cast
 
 from airflow.triggers.shared_stream import SharedStreamManager
@@ -99,7 +101,7 @@ class _Stored:
 
 
 class InMemorySource:
-    """A source of objects in memory: set it as a trigger's ``source``.
+    """A source of objects in memory: set it as a trigger's ``source``. Stamps and its own time have whole seconds, as S3's.
 
     ``clock`` is the source's own; give the harness the same to let both move together. ``error`` is raised by the next
     polls for as long as it is set.
@@ -113,7 +115,7 @@ class InMemorySource:
     def put(
         self, key: str, *, etag: str = "etag", size: int = 1, at: datetime | None = None, appears_after: float = 0
     ) -> None:
-        """Put an object version, last modified now (or ``at``) in whole seconds, that is listed ``appears_after`` seconds from now."""
+        """Put an object version, last modified now (or ``at``) in whole seconds and listed ``appears_after`` seconds later."""
         now = self.clock.now()
         stamp = (at or now).replace(microsecond=0)
         data = {"key": key, "size": size, "etag": etag, "last_modified": stamp.isoformat()}
@@ -130,7 +132,9 @@ class InMemorySource:
         if self.error is not None:
             raise self.error
         now = self.clock.now()
-        return InMemoryScan(now, [stored.item for stored in self._objects.values() if stored.visible <= now])
+        return InMemoryScan(
+            now.replace(microsecond=0), [stored.item for stored in self._objects.values() if stored.visible <= now]
+        )
 
     async def aclose(self) -> None:
         """Nothing is held open."""
@@ -259,8 +263,9 @@ class WatcherHarness:
         self._trigger = trigger
         self._trigger_id = 0
         self._life: _Life | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._crashed = False
+        self._tasks: list[asyncio.Task[None]] = []
+        weakref.finalize(self, _end, self._tasks)
 
     async def poll(self, *, crash: Crash | None = None) -> list[dict[str, Any]]:
         """Deliver, confirm and commit one poll; return the payloads of its events.
@@ -294,19 +299,16 @@ class WatcherHarness:
                 return payloads
 
     def poll_sync(self, *, crash: Crash | None = None) -> list[dict[str, Any]]:
-        """:meth:`poll` for plain tests."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            weakref.finalize(self, _close, self._loop)
-        return self._loop.run_until_complete(self.poll(crash=crash))
+        """:meth:`poll` for plain tests: it runs in an event loop of this module's, in a thread of its own."""
+        return asyncio.run_coroutine_threadsafe(self.poll(crash=crash), _background_loop()).result()
 
     def restart(self) -> None:
         """Begin a new process: a new instance of the trigger, from what Airflow stores of it, on the same store."""
         life, self._life, self._crashed = self._life, None, False
         if life is not None:
             life.line.dead = True
-            if life.task is not None:
-                life.task.cancel()
+            _end(self._tasks)
+            self._tasks.clear()
         old = self._trigger
         _, kwargs = old.serialize()
         self._trigger = type(old)(**json.loads(json.dumps(kwargs)))
@@ -322,6 +324,7 @@ class WatcherHarness:
         trigger.clock = clock
         life = _Life(trigger, self._trigger_id, line, clock)
         life.task = asyncio.ensure_future(life.run())
+        self._tasks.append(life.task)
         self._life = life
         return life
 
@@ -347,15 +350,19 @@ class WatcherHarness:
             self._life = None
 
 
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """End what a harness left running, then its loop."""
-    tasks = asyncio.all_tasks(loop)
+@cache
+def _background_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    Thread(target=loop.run_forever, name="watcher-harness", daemon=True).start()
+    return loop
+
+
+def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """End what a harness that is gone has left running."""
     for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
+        loop = task.get_loop()
+        if not task.done() and not loop.is_closed():
+            loop.call_soon_threadsafe(task.cancel)
 
 
 __all__ = ["FrozenClock", "InMemorySource", "InMemoryStore", "WatcherHarness"]

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_state_watchers.core.checkpoint import Checkpoint
+from airflow_state_watchers.core.envelope import NotJson
 from airflow_state_watchers.core.position import Position
 from airflow_state_watchers.exceptions import (
     CheckpointError,
@@ -77,14 +78,14 @@ class Health:
         self._gauge("consecutive_failures", self.consecutive_failures)
         if self.lag_seconds is not None:
             self._gauge("lag_seconds", self._lag(now) or 0.0)
-        known = isinstance(error, StateWatcherError)
+        known = isinstance(error, (StateWatcherError, NotJson))
         # A foreign error's text may hold anything, so it goes to the log alone, where Airflow masks secrets.
         message = str(error) if known else "unexpected; see the triggerer's log"
         self.last_error = {"kind": type(error).__name__, "message": message, "at": now.isoformat()}
         delay = min(self.max_backoff, FIRST_BACKOFF * 2.0 ** min(self.consecutive_failures - 1, 30))
         delay *= random.uniform(0.75, 1.0)  # noqa: S311
         level = logging.ERROR if isinstance(error, _PERMANENT) or not known else logging.WARNING
-        text = message if known else repr(type(error).__name__)
+        text = message.removeprefix(f"{self.watcher}: ") if known else type(error).__name__
         log.log(level, "%s: %s (failure %d, next try in %.0f s)", self.watcher, text, self.consecutive_failures, delay,
                 exc_info=None if known else error)  # fmt: skip
         return delay

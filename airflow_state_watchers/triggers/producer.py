@@ -99,7 +99,8 @@ class WatermarkProducer(SharedStreamProducer):
             delay = self._health.failed(self._clock.now(), error)
         else:
             self._health.succeeded(self._clock.now())
-        await self._tell()
+        if not self._again or self._health.lag_seconds is not None:
+            await self._tell()
         if self._again:
             await asyncio.sleep(0)
         else:
