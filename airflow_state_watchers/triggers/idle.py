@@ -39,7 +39,7 @@ class IdleProducer(SharedStreamProducer):
 
     def _why(self) -> str:
         if not self._assets:
-            return "this trigger watches no asset, and there is nowhere to keep its watermark. Use it in an AssetWatcher of an Asset"
+            return "this trigger watches no asset, so there is no state for its watermark. Use it in an AssetWatcher of an Asset"
         names = ", ".join(repr(asset) for asset in sorted(self._assets))
         return (
             f"assets {names} are watched with equal arguments, so Airflow gives them one trigger, and pausing or editing one "

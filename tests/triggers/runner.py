@@ -114,7 +114,7 @@ class Runner:
 async def until(condition: Any, seconds: float = 10) -> None:
     """Let the loop run until a condition holds."""
     async with asyncio.timeout(seconds) if hasattr(asyncio, "timeout") else _Limit():
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - the condition may be anything
             await asyncio.sleep(0.001)
 
 
