@@ -97,7 +97,8 @@ async def _create(hook: S3Hook) -> Any:
         config=hook.config,
         verify=hook.verify,
     )
-    client.meta.events.register("before-parse.s3.ListObjectsV2", read_in_thread)
+    # botocore asks a pattern with an early wildcard before its own handler, which reads every body in search of an error.
+    client.meta.events.register_first("before-parse.*.ListObjectsV2", read_in_thread)
     return client
 
 

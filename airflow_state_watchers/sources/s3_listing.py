@@ -83,15 +83,19 @@ class _Reader:
         self._entry: dict[str, str] = {}
         self._result: dict[str, str] = {}
 
-    def listing(self) -> Listing:
-        """Return what was read; raises ``KeyError`` if something is missing."""
-        listing, result = self._listing, self._result
-        if self._root != "ListBucketResult" or result["IsTruncated"] not in ("true", "false"):
-            raise KeyError
-        if result["IsTruncated"] == "true":
-            listing.next_token = result["NextContinuationToken"]
-        listing.url_encoded = result.get("EncodingType") == "url"
-        return listing
+    def listing(self) -> Listing | None:
+        """Return what was read, if it is a listing that says whether and where it goes on."""
+        truncated = self._result.get("IsTruncated")
+        token = self._result.get("NextContinuationToken")
+        if (
+            self._root != "ListBucketResult"
+            or truncated not in ("true", "false")
+            or (truncated == "true" and not token)
+        ):
+            return None
+        self._listing.next_token = token if truncated == "true" else None
+        self._listing.url_encoded = self._result.get("EncodingType") == "url"
+        return self._listing
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if self._depth == 0:

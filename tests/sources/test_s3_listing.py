@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_state_watchers.sources.s3_listing import LISTING, PIECE, Listing, read_in_thread, read_listing
+
+WHOLE = b"""<?xml version="1.0" encoding="UTF-8"?>
+<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>lake</Name><Prefix></Prefix>
+<NextContinuationToken>a+b/c=</NextContinuationToken><KeyCount>2</KeyCount><MaxKeys>2</MaxKeys><EncodingType>url</EncodingType>
+<IsTruncated>true</IsTruncated>
+<Contents><Key>a%2Bb.csv</Key><LastModified>2026-11-01T12:00:00.000Z</LastModified><ETag>&quot;0f&quot;</ETag>
+<ChecksumAlgorithm>CRC32</ChecksumAlgorithm><Size>3</Size><Owner><ID>x</ID><Key>not this</Key></Owner></Contents>
+<Contents><Owner><Size>not this</Size></Owner><Size>0</Size><Key>%C3%A9&amp;</Key>
+<LastModified>2026-11-01T12:00:01.000Z</LastModified></Contents>
+<CommonPrefixes><Prefix>p/</Prefix></CommonPrefixes></ListBucketResult>"""
+
+
+def test_a_listing_is_the_text_that_was_listed() -> None:
+    listing = read_listing(WHOLE)
+    assert listing is not None
+    assert list(listing.entries()) == [
+        ("a%2Bb.csv", "2026-11-01T12:00:00.000Z", '"0f"', "3"),
+        ("%C3%A9&", "2026-11-01T12:00:01.000Z", "", "0"),
+    ]
+    assert listing.url_encoded
+    assert listing.next_token == "a+b/c="
+
+
+def test_the_last_page_leads_nowhere() -> None:
+    listing = read_listing(WHOLE.replace(b"<IsTruncated>true", b"<IsTruncated>false"))
+    assert listing is not None
+    assert listing.next_token is None
+
+
+def test_keys_that_are_not_encoded_are_told_apart() -> None:
+    listing = read_listing(WHOLE.replace(b"<EncodingType>url</EncodingType>", b""))
+    assert listing is not None
+    assert not listing.url_encoded
+
+
+def test_a_body_that_broke_off_is_no_listing_wherever_it_broke_off() -> None:
+    assert [end for end in range(len(WHOLE)) if read_listing(WHOLE[:end]) is not None] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html><body>Please log in</body></html>",
+        b"<Error><Code>InternalError</Code><IsTruncated>false</IsTruncated></Error>",
+        WHOLE.replace(b"<IsTruncated>true</IsTruncated>", b""),
+        WHOLE.replace(b"<IsTruncated>true", b"<IsTruncated>"),
+        WHOLE.replace(b"<NextContinuationToken>a+b/c=</NextContinuationToken>", b""),
+        WHOLE.replace(b"<NextContinuationToken>a+b/c=</NextContinuationToken>", b"<NextContinuationToken/>"),
+        WHOLE.replace(b"<Key>a%2Bb.csv</Key>", b""),
+        WHOLE.replace(b"<LastModified>2026-11-01T12:00:01.000Z</LastModified>", b""),
+        WHOLE.replace(b"<Size>3</Size>", b""),
+    ],
+)
+def test_what_is_not_a_whole_listing_is_none(body: bytes) -> None:
+    assert body != WHOLE
+    assert read_listing(body) is None
+
+
+def test_text_longer_than_the_pieces_that_are_read_stays_whole() -> None:
+    key = b"%E2%82%AC" * PIECE
+    listing = read_listing(WHOLE.replace(b"a%2Bb.csv", key))
+    assert listing is not None
+    assert listing.keys[0] == key.decode()
+
+
+async def test_only_a_body_that_was_read_is_taken_from_botocore() -> None:
+    for body, status, taken in [(WHOLE, 200, True), (WHOLE[:-1], 200, False), (WHOLE, 503, False)]:
+        response = {"status_code": status, "body": body}
+        beside: dict[str, Listing] = {}
+        await read_in_thread(response, beside)
+        assert (response["body"] == b"", LISTING in beside) == (taken, taken)
