@@ -21,7 +21,7 @@ assert "site-packages" in airflow_state_watchers.__file__, airflow_state_watcher
 """
 
 WITH_AMAZON = """
-import airflow_state_watchers
+import airflow_state_watchers, airflow_state_watchers.testing
 for name in airflow_state_watchers.__all__:
     getattr(airflow_state_watchers, name)
 """

@@ -50,6 +50,17 @@ def test_the_entry_point_gives_the_provider_info() -> None:
     assert [entry.load() for entry in found] == [get_provider_info]
 
 
+def test_airflow_loads_the_plugin_in_a_task_process(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from airflow.sdk import plugins_manager\n"
+        "plugins_manager.get_hook_lineage_readers_plugins()\n"
+        "assert 'airflow_state_watchers.tasks.events' in sys.modules\n"
+    )
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], env=environment, stdin=subprocess.DEVNULL, check=True)
+
+
 def test_one_version_everywhere() -> None:
     assert airflow_state_watchers.__version__ == version(DISTRIBUTION) == get_provider_info()["versions"][0]
     assert f"\n{version(DISTRIBUTION)} (" in (REPOSITORY / "CHANGELOG.rst").read_text()
