@@ -24,7 +24,7 @@ ifneq ($(shell PYTHON='$(PYTHON)' sh dev/make_venv.sh --check $(VENV) && echo ri
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install test demo lint format system-tests docs wheel lock clean
+.PHONY: help install test demo lint format system-tests soak docs wheel lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-zA-Z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,10 @@ format: $(INSTALLED) ## Mend what ruff can mend
 	$(PY) -m ruff format .
 
 system-tests: $(INSTALLED) ## Run the tests on a real Airflow with real servers; takes minutes
-	$(PY) -m pytest system_tests --timeout=1500 $(ARGS)
+	$(PY) -m pytest system_tests --timeout=1500 -m "not soak" $(ARGS)
+
+soak: $(INSTALLED) ## Run the system tests that wait for minutes: edits and pauses under load, broken files, frozen triggerers
+	$(PY) -m pytest system_tests --timeout=1500 -m soak $(ARGS)
 
 docs: $(INSTALLED) ## Build the documentation into docs/_build/html
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
