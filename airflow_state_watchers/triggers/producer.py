@@ -112,6 +112,7 @@ class WatermarkProducer(SharedStreamProducer):
         return max(1.0, interval - (self._clock.now() - began).total_seconds())
 
     async def _poll(self) -> AsyncGenerator[Delivery, None]:
+        await self._all_committed()  # an earlier poll may have failed with deliveries on their way
         checkpoint = await self._progress.current(self._clock.now())
         scan = await self._settings.source.open()
         if checkpoint is None:
@@ -203,7 +204,6 @@ class WatermarkProducer(SharedStreamProducer):
 
     async def _commit(self, deliveries: Sequence[Delivery]) -> None:
         """Store the checkpoint after these deliveries, trying for as long as the stream lives."""
-        attempt = 0
         while deliveries and not self.closing and deliveries[0].epoch == self._epoch:
             try:
                 await self._progress.commit([delivery.batch for delivery in deliveries], self._clock.now())
@@ -212,7 +212,7 @@ class WatermarkProducer(SharedStreamProducer):
                 return
             except Exception as error:
                 delay = self._health.failed(self._clock.now(), error)
-                attempt += 1
+                await self._tell()
                 for _ in range(int(delay / GUARD_STEP)):
                     if self.closing:
                         return

@@ -18,7 +18,7 @@ from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.checkpoint import Checkpoint, Start
 from airflow_state_watchers.core.position import Item, Position
 from airflow_state_watchers.core.verdict import Verdict
-from airflow_state_watchers.core.window import END
+from airflow_state_watchers.core.window import END, Window
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import Clock, Scan
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, Found, StoreRefused
@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 CLAIM_STEP = 0.1
 CLAIM_WARNING = 100
 """Steps to wait for another watcher of the same name to leave before saying so."""
+
+
+_MINE = (Verdict.UNCHANGED, Verdict.STALE, Verdict.LOST)
 
 
 class Interrupted(Exception):
@@ -157,7 +160,8 @@ class Progress:
         start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
         seen: list[Item] = []
         if start.watermark is not None:
-            async with aclosing(scan.pages(start.low(settings.lookback), END)) as pages:
+            high = END if start.everything else Window(None, start.watermark).high
+            async with aclosing(scan.pages(start.low(settings.lookback), high)) as pages:
                 async for page in pages:
                     seen.extend(item for item in page if start.sees(item))
         newest = max((item.position for item in seen), default=None)
@@ -174,22 +178,19 @@ class Progress:
         self.checkpoint = self.checkpoint.scanned(upto)
         if had_intents or (self._stored_at is not None and now - self._stored_at >= every):
             async with self._lock:
-                await self._look()
-                await self._save(self.checkpoint.pruned(self._settings.lookback), now)
+                checkpoint = await self._still_mine()
+                await self._save(checkpoint.pruned(self._settings.lookback), now)
 
     async def intend(self, batch: Batch, now: datetime) -> Checkpoint:
         """Store the intent of a delivery. Raises :class:`StoreRefused` where the asset is not active."""
         async with self._lock:
-            await self._look()
-            assert self.checkpoint is not None
-            return await self._save(self.checkpoint.intend(batch.intent, closes=batch.closes), now)
+            checkpoint = await self._still_mine()
+            return await self._save(checkpoint.intend(batch.intent, closes=batch.closes), now)
 
     async def commit(self, batches: Sequence[Batch], now: datetime) -> None:
         """Store the checkpoint after these confirmed deliveries, in one write of the root."""
         async with self._lock:
-            await self._look()
-            checkpoint = self.checkpoint
-            assert checkpoint is not None
+            checkpoint = await self._still_mine()
             for batch in batches:
                 segment = f"{self.store.by}-{batch.batch_id}"
                 checkpoint = checkpoint.commit(
@@ -203,19 +204,20 @@ class Progress:
         self._stored_at = now
         return self.checkpoint
 
+    async def _still_mine(self) -> Checkpoint:
+        """Look before a write. Raises :class:`Interrupted` if what this process goes by no longer holds."""
+        verdict = await self._look()
+        if self.checkpoint is None or verdict not in _MINE:
+            raise Interrupted(verdict.value, at_once=verdict is not Verdict.ADOPT)
+        return self.checkpoint
+
     async def _look(self) -> Verdict:
-        """Look at the stored root. Raises :class:`Interrupted` if this process's checkpoint no longer holds."""
-        mine = self.checkpoint
-        found = await self.store.look(mine, self._blank)
-        if found.verdict in (Verdict.UNCHANGED, Verdict.STALE):
-            return found.verdict
+        found = await self.store.look(self.checkpoint, self._blank)
         if found.verdict is Verdict.LOST:
             log.error("%s: the asset's state was lost (its DAG file was broken, or gone for a minute?); this process "
                       "remembers it and writes it back", self._settings.name)  # fmt: skip
-            return found.verdict
-        self._meet(found)
-        if mine is not None:
-            raise Interrupted(found.verdict.value, at_once=found.verdict is not Verdict.ADOPT)
+        elif found.verdict not in _MINE:
+            self._meet(found)
         return found.verdict
 
     def _meet(self, found: Found) -> None:

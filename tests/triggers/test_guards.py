@@ -187,6 +187,27 @@ async def test_a_commit_that_the_store_refuses_is_tried_until_it_stands(runner: 
     assert len(runner.events) == 0
 
 
+async def test_an_edit_that_cannot_be_read_while_a_delivery_is_on_its_way(
+    runner: Runner, source: InMemorySource
+) -> None:
+    """The commit waits for a root that can be read, and then goes by what it says."""
+    store, clock = InMemoryStore(), StepClock()
+    runner.start(watcher(source, clock), test=store)
+    await runner.event()
+    store.set("state_watchers:memory", {**stored(store), "watermark": "yesterday"})
+    runner.confirm()
+    await until(lambda: clock.sleeps > producer_module.GUARD_STEPS + 10)
+    assert stored(store)["watermark"] == "yesterday"
+    assert "watermark" in store.get("state_watchers.health:memory")["last_error"]["message"]
+    store.set("state_watchers:memory", {**stored(store), "watermark": "2025-01-01T00:00:00Z"})
+    payload = await runner.event()
+    assert payload["generation"] == 2
+    assert payload["count"] == 3
+    runner.confirm()
+    await clock.paused.wait()
+    assert stored(store)["watermark"]["tiebreak"] == "k2"
+
+
 async def test_errors_back_off_inside_the_stream(runner: Runner) -> None:
     store, clock = InMemoryStore(), StepClock()
     source = InMemorySource(SystemClock())
