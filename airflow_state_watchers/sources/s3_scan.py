@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from urllib.parse import unquote_plus
 
@@ -13,6 +14,9 @@ from airflow_state_watchers.sources.s3_listing import Listing
 from airflow_state_watchers.sources.s3_place import S3Place
 
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
+
+PIECE = 200
+"""How many items are made before the event loop gets its turn: about 2 ms worth of them."""
 
 FetchPage = Callable[[str | None], Awaitable[Listing]]
 """Fetches the first page of a listing (``None``) or the one that a continuation token leads to."""
@@ -30,7 +34,7 @@ class S3Scan:
         self._fetch = fetch
 
     async def pages(self, low: datetime | None, high: datetime) -> AsyncGenerator[Sequence[Item], None]:
-        """Yield for each page of the listing its wanted objects with ``low <= LastModified < high``.
+        """Yield for each page of the listing its wanted objects with ``low <= LastModified < high``, at most 200 at a time.
 
         Ends only after the last page. Raises :class:`~airflow_state_watchers.exceptions.SourceError` when a page fails or the
         listing does not advance. A second iteration lists again, from the first page.
@@ -47,7 +51,9 @@ class S3Scan:
                     raise self._stuck()
                 last_key = listing.keys[-1]
             self.listed += len(listing.keys)
-            yield self._items(listing, low or BEGINNING, high)
+            for items in self._items(listing, low or BEGINNING, high):
+                yield items
+                await asyncio.sleep(0)
             token = listing.next_token
             if token is None:
                 return
@@ -61,9 +67,9 @@ class S3Scan:
             f"{self._place.uri}: the listing does not advance, S3 repeats a page. It is tried again."
         )
 
-    def _items(self, listing: Listing, low: datetime, high: datetime) -> list[Item]:
+    def _items(self, listing: Listing, low: datetime, high: datetime) -> Iterator[list[Item]]:
         """Pick what is wanted. Most objects are outside the window, so the time is looked at first, and alone."""
-        items = []
+        items: list[Item] = []
         for key, modified, etag, size in listing.entries():
             try:
                 value = instant(modified)
@@ -77,7 +83,10 @@ class S3Scan:
                     f"{self._place.uri}: cannot read the listed object Key={key!r}, LastModified={modified!r}, Size={size!r}. "
                     "Check that the endpoint speaks S3's protocol."
                 ) from error
-        return items
+            if len(items) == PIECE:
+                yield items
+                items = []
+        yield items
 
 
 def is_wanted(key_filter: KeyFilter, key: str, size: int) -> bool:

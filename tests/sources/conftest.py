@@ -94,9 +94,7 @@ def only_airflow_has_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Any)
 
 @pytest.fixture
 def define(monkeypatch: pytest.MonkeyPatch) -> Define:
-    def define(
-        conn_id: str, endpoint: str, *, login: str = "AKIDLAKE", password: str = "lake-secret", **extra: Any
-    ) -> str:
+    def define(conn_id: str, endpoint: str, *, login: str = "AKIDLAKE", **extra: Any) -> str:
         extra = {"endpoint_url": endpoint, "region_name": "us-east-1", **extra}
         value = {"conn_type": "aws", "login": login, "password": SECRET, "extra": extra}
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(value))

@@ -69,7 +69,8 @@ async def test_every_object_is_found_over_many_pages(lake: Lake, source: MakeSou
     lake.put("other/1")
     scan = await source("orders/").open()
     pages = [items async for items in scan.pages(None, FAR)]
-    assert [len(items) for items in pages] == [1000, 1000, 500]
+    assert max(len(items) for items in pages) <= 200, "the event loop gets its turn"
+    assert sum(len(items) for items in pages) == 2500
     assert {item.position.tiebreak for items in pages for item in items} == keys
     assert scan.listed == 2500
     assert len(proxy.requests) == 3, "open() has fetched the first page already"
