@@ -131,7 +131,18 @@ class Airflow:
         self.stop(piece)
         self.start(piece)
 
-    def wait_until_ready(self, *pieces: str, timeout: float = 180) -> None:
+    def restore(self, pieces: tuple[str, ...] = DEFAULT) -> None:
+        """Have just these pieces running, in good health: stop others, let frozen ones run, start what is missing."""
+        for piece in self.pieces.expected - set(pieces):
+            self.stop(piece)
+        for piece in pieces:
+            if piece in self.pieces.expected:
+                self.pieces.thaw(piece)
+            else:
+                self.pieces.start(piece)
+        self.wait_until_ready(*pieces)
+
+    def wait_until_ready(self, *pieces: str, timeout: float = 300) -> None:
         """Wait until each piece, as last started, has registered itself and Airflow calls it healthy."""
         for piece in pieces:
             self.wait_for(partial(self._is_ready, piece), timeout, f"{piece} to be ready")

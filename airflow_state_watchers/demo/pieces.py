@@ -48,7 +48,7 @@ class Pieces:
     def expected(self) -> frozenset[str]:
         return frozenset(self._expected)
 
-    def run(self, name: str, *arguments: str, timeout: float = 180) -> None:
+    def run(self, name: str, *arguments: str, timeout: float = 300) -> None:
         """Run an Airflow command to its end. Raises :class:`ProcessDied` when it fails."""
         command = [sys.executable, "-m", "airflow", *arguments]
         with KeptProcess(name, command, log=self.log(name), env=self._env) as process:

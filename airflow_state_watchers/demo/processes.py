@@ -11,9 +11,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
+
+from airflow_state_watchers.demo.keeper import parents
 
 KEEPER = Path(__file__).with_name("keeper.py")
 Scope = Literal["main", "children", "tree"]
@@ -58,6 +60,12 @@ def tail(log: Path, lines: int = 30) -> str:
     if not log.exists():
         return f"({log} does not exist)"
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or f"({log} is empty)"
+
+
+def living(pids: Iterable[int]) -> list[int]:
+    """Return those of the processes that live. A zombie, which only waits for its parent, does not (on Linux)."""
+    alive = parents()
+    return [pid for pid in pids if pid in alive]
 
 
 class KeptProcess:
@@ -132,8 +140,8 @@ class KeptProcess:
         return self._order(f"signal {int(number)} {scope}")
 
     def pids(self) -> list[int]:
-        """Return the pids of the process and its living descendants, orphaned ones included."""
-        return self._order("list")
+        """Return the pid of the process, first while it lives, and those of its living descendants, orphans too."""
+        return sorted(self._order("list"), key=lambda pid: (pid != self.pid, pid))
 
     def close(self, *, patience: float = 0) -> None:
         """Let descendants that outlive the process end by themselves for ``patience`` seconds, then kill what is left.

@@ -14,11 +14,14 @@ from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx
 
 from airflow_state_watchers.demo.processes import KeptProcess, Port, tail
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 REGION = "us-east-1"
 ACCESS_KEY, SECRET_KEY = "demo", "demo-secret"  # neither server looks at them
@@ -43,7 +46,7 @@ class S3Server:
     def command(self, port: int) -> Sequence[str]:
         raise NotImplementedError
 
-    def __enter__(self) -> S3Server:
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:

@@ -37,7 +37,11 @@ def config(home: Path, port: int, database_uri: str) -> dict[str, dict[str, obje
         "api": {"host": "127.0.0.1", "port": port, "base_url": url, "secret_key": secrets.token_hex(16)},
         "api_auth": {"jwt_secret": secrets.token_hex(64)},
         "database": {"sql_alchemy_conn": database_uri},
-        "logging": {"base_log_folder": home / "logs", "colored_console_log": False},
+        "logging": {
+            "base_log_folder": home / "logs",
+            "colored_console_log": False,
+            "namespace_levels": "http.access=WARNING",  # else the ends of logs show nothing but our own requests
+        },
         "usage_data_collection": {"enabled": False},
         "dag_processor": {"refresh_interval": 2, "bundle_refresh_check_interval": 1, "min_file_process_interval": 10},
         "scheduler": {"scheduler_idle_sleep_time": 0.5},
