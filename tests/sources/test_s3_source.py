@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from airflow_state_watchers.core.position import Item
 from airflow_state_watchers.exceptions import SourceDenied, SourceMissing, SourceUnavailable
-from airflow_state_watchers.ports import Source
+from airflow_state_watchers.ports import Scan, Source
 from airflow_state_watchers.sources import s3_client, s3_listing
 from airflow_state_watchers.sources.s3 import KeyFilter, S3Source
 from airflow_state_watchers.sources.s3_place import S3Place
@@ -51,6 +52,11 @@ EXACT_KEYS = [
 async def look(source: S3Source, low: datetime | None = None, high: datetime = FAR) -> list[Item]:
     scan = await source.open()
     return [item async for items in scan.pages(low, high) for item in items]
+
+
+async def rest_of(scan: Scan) -> None:
+    async for _ in scan.pages(None, FAR):
+        pass
 
 
 async def keys_of(source: S3Source) -> list[str]:
@@ -181,7 +187,6 @@ INCOMPLETE: dict[str, Fault] = {
     "500": error(500, "InternalError"),
     "503": error(503, "SlowDown"),
     "429": error(429, "TooManyRequests"),
-    "no answer": silence,
 }
 
 
@@ -193,13 +198,41 @@ async def test_an_incomplete_listing_never_ends_normally_and_the_next_one_is_who
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
     for key in "abcdef":
         lake.put(key)
-    a_source = source(timeout=1)
-    await a_source.open()  # the time-out is for calls, not for the making of the first client
+    a_source = source()
     proxy.faults = [lambda answer: answer] * page + [fault]
     with pytest.raises(SourceUnavailable, match=r"^s3://lake/"):
         await look(a_source)
     assert not proxy.faults
     assert await keys_of(a_source) == list("abcdef")
+
+
+@pytest.mark.parametrize("page", [0, 1])
+async def test_a_page_that_does_not_come_in_time_is_an_error(
+    page: int, lake: Lake, source: MakeSource, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
+    for key in "abcd":
+        lake.put(key)
+    a_source = source()
+    scan = await a_source.open()
+    a_source.place = replace(a_source.place, timeout=0.2)
+    proxy.faults = [silence]
+    with pytest.raises(SourceUnavailable, match=r"within 0\.2 s.*source_timeout"):
+        await (look(a_source) if page == 0 else rest_of(scan))
+    a_source.place = replace(a_source.place, timeout=30)
+    assert await keys_of(a_source) == list("abcd")
+
+
+async def test_an_attempt_that_hangs_leaves_room_for_another(
+    lake: Lake, source: MakeSource, proxy: FaultyProxy
+) -> None:
+    lake.put("a")
+    proxy.faults = [silence]
+    assert await keys_of(source(botocore_config={"read_timeout": 0.5})) == ["a"]
+    assert len(proxy.requests) > 1
+    by_default = source(botocore_config=None)
+    await by_default.open()
+    assert 2 * by_default._client.meta.config.read_timeout <= by_default.place.timeout
 
 
 async def test_a_token_that_does_not_advance_is_an_error(
