@@ -1,0 +1,122 @@
+"""An open inbox: hands items out and keeps account of how far."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from itertools import islice
+
+from airflow_state_watchers.core.numbers import Numbers
+from airflow_state_watchers.core.takes import Copies, Slot, Take
+from airflow_state_watchers.tasks.opening import Opened, open_inbox
+from airflow_state_watchers.tasks.reading import Payload
+from airflow_state_watchers.tasks.refusal import InboxRefusal
+from airflow_state_watchers.tasks.rules import Rules
+from airflow_state_watchers.tasks.shelf import Shelf
+from airflow_state_watchers.tasks.surroundings import Surroundings
+from airflow_state_watchers.tasks.times import moment_of
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """From opening to leaving. Until it is stored, nothing counts as handed out.
+
+    ``inside``: it ends with a ``with`` block; otherwise with each iteration.
+    """
+
+    def __init__(self, place: Surroundings, rules: Rules, *, inside: bool) -> None:
+        self.place = place
+        self.inside = inside
+        self._rules = rules
+        self._shelf = Shelf(place, rules.consumer)
+        opened: Opened = open_inbox(place, self._shelf, rules)
+        self.take: Take = opened.take
+        self._stored = opened.take
+        self._bookmark = opened.bookmark
+        self._slots = opened.slots
+        self._findings = opened.findings
+
+    @property
+    def asset(self) -> str:
+        return self._rules.asset
+
+    def parts(self) -> Iterator[tuple[Slot, Numbers, Payload]]:
+        """Yield what is left, event by event: where it is, the numbers of the items, and the event's payload."""
+        slots = iter(self._slots)
+        for piece in self.take.pieces:
+            wanted = [slot for slot in islice(slots, len(piece.ids)) if self._left_of(slot)]
+            payloads = self._findings.payloads([slot.event for slot in wanted])
+            for slot, payload in zip(wanted, payloads, strict=True):
+                if payload is not None:
+                    yield slot, self._left_of(slot), payload
+                else:
+                    self._rules.gap(
+                        f"asset event {slot.event.id} of {moment_of(slot.event.time)} is gone since it was taken."
+                    )
+
+    def _left_of(self, slot: Slot) -> Numbers:
+        return self.take.left & Numbers.span(slot.start, slot.stop)
+
+    def reached(self, number: int) -> None:
+        """All items below ``number`` have been handed out."""
+        if number > self.take.yielded:
+            self.take = replace(self.take, yielded=number)
+
+    def hand_over(self, copies: Copies | None) -> None:
+        """All has been handed out; ``copies`` tells whose success finishes it, if not this task's."""
+        self.take = replace(self.take, yielded=self.take.size, copies=copies)
+
+    def commit(self) -> None:
+        """Store that what was handed out is done."""
+        self.take = replace(self.take, left=self.take.left - self.take.left.below(self.take.yielded))
+        self._store()
+
+    def pause(self, *, ended: bool) -> None:
+        """An iteration is over."""
+        if not self.inside:
+            self.leave(ended=ended)
+
+    def leave(self, *, ended: bool) -> None:
+        """Store how far the items were handed out."""
+        if self.take.pieces:
+            self.take = replace(self.take, ended=ended)
+            self._store()
+
+    def _store(self) -> None:
+        if self.take == self._stored:
+            return
+        bookmark = self._shelf.load() or self._bookmark
+        known = bookmark.take_of(self.take.holder)
+        if known is not None and self.take.pieces and not known.pieces:
+            log.warning(
+                "another run has taken over what this one took, because it was taken for failed; its items come twice"
+            )
+            return
+        self._bookmark = self._shelf.save(bookmark.with_take(self.take))
+        self._stored = self.take
+
+    def check_map_length(self, group: int | None) -> None:
+        """Raise if Airflow would refuse to map a task over the list."""
+        items, limit = len(self.take.left), self.place.max_map_length
+        length = -(-items // (group or 1))
+        if not self.place.mapped_over or length <= limit:
+            return
+        made = f"{items} objects" if group is None else f"{items} objects in groups of {group} make {length} lists"
+        raise InboxRefusal(
+            f"{made}: Airflow maps a task over at most {limit} values ([core] max_map_length). "
+            f"Use take(group={-(-items // limit)}) or more, and give the mapped task a list of objects."
+        )
+
+    def check_done_by(self, task_id: str | None) -> None:
+        """Raise if the DAG has no such task: its items would never be done."""
+        known = self.place.task_ids
+        if task_id is None or known is None or task_id in known:
+            return
+        near = get_close_matches(task_id, known, n=1, cutoff=0.5)
+        raise InboxRefusal(
+            f"done_by={task_id!r}: DAG {self.place.opener.holder.dag_id!r} has no such task."
+            + (f" Did you mean {near[0]!r}?" if near else "")
+        )
