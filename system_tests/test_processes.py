@@ -120,6 +120,44 @@ def test_the_death_of_the_parent_kills_everything(tmp_path: Path, number: signal
     wait_for(lambda: not living(pids))
 
 
+def test_a_fork_of_the_parent_keeps_nothing_alive(tmp_path: Path) -> None:
+    # It holds the lifeline open, but it is not the parent.
+    source = PARENT.replace("print(*", "import os; fork = os.fork()\nif not fork: time.sleep(300)\nprint(fork, *")
+    command = [sys.executable, "-c", source, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        fork, *pids = map(int, parent.stdout.readline().split())
+        parent.kill()
+        parent.stdout.close()
+    wait_for(lambda: not living(pids))
+    assert living([fork])
+    os.kill(fork, signal.SIGKILL)
+
+
+def test_an_interrupt_from_the_terminal_reaches_the_parent_alone(tmp_path: Path) -> None:
+    source = "import signal; signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))" + PARENT
+    command = [sys.executable, "-c", source, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        assert parent.stdout
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        os.killpg(parent.pid, signal.SIGINT)
+        heard = parent.stdout.readline()
+        alive = living(pids)
+        parent.kill()
+    assert heard == "interrupted\n"
+    assert alive == pids
+    wait_for(lambda: not living(pids))
+
+
+def test_a_process_that_kills_its_own_group_does_not_kill_its_keeper(tmp_path: Path) -> None:
+    source = FAMILY.replace("time.sleep(300)", "import os; os.killpg(0, 9)")
+    with KeptProcess("family", [sys.executable, "-c", source], log=tmp_path / "log") as process:
+        assert process.wait(10) == -signal.SIGKILL
+        orphans = process.pids()
+        assert orphans  # at least the one that was started in a session of its own
+    wait_for(lambda: not living(orphans))
+
+
 def test_the_death_of_the_keeper_kills_the_process(family: KeptProcess) -> None:
     main, *orphans = family.pids()
     os.kill(psutil.Process(main).ppid(), signal.SIGKILL)

@@ -89,9 +89,9 @@ def launch(command: list[str], owner: str, keeper: int) -> int:
     if pid:
         return pid
     try:
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
-        os.setsid()
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)  # what is ignored here would stay ignored there
+        os.setsid()  # a process that signals its own group must not meet its keeper
         uid, gid = map(int, owner.split(":"))
         if os.geteuid() == 0 and uid:
             os.setgroups([])
@@ -188,8 +188,6 @@ class Keeper:
 
 
 def main(owner: str, orphan_signal: str, *command: str) -> None:
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # a Ctrl-C in the terminal is the parent's business
     wakeup, wake = os.pipe()
     os.set_blocking(wakeup, False)
     os.set_blocking(wake, False)

@@ -104,7 +104,7 @@ class KeptProcess:
                 stderr=output,
                 env=env,
                 cwd=cwd,
-                start_new_session=True,
+                start_new_session=True,  # a Ctrl-C in the terminal is this process's business alone
                 bufsize=0,
             )
         assert self._keeper.stdin
