@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_state_watchers.core.bookmark import Bookmark
 from airflow_state_watchers.core.chain import Batch, Chain, Chains
+from airflow_state_watchers.core.micros import read_text, text_of
 from airflow_state_watchers.core.numbers import Numbers
 from airflow_state_watchers.core.takes import Copies, Holder, Piece, Take
 
@@ -42,10 +43,10 @@ def dump(bookmark: Bookmark) -> dict[str, Any]:
     return {
         "v": VERSION,
         "written": bookmark.written,
-        "time": bookmark.time,
+        "time": _stamp(bookmark.time),
         "seen": bookmark.seen.dump(),
-        "begin": bookmark.begin,
-        "forgotten": bookmark.forgotten,
+        "begin": _stamp(bookmark.begin),
+        "forgotten": _stamp(bookmark.forgotten),
         "keeper": None if bookmark.keeper is None else _dump_holder(bookmark.keeper),
         "takes": [_dump_take(take) for take in bookmark.takes],
         "chains": [_dump_chain(chain) for chain in bookmark.chains.chains],
@@ -60,12 +61,12 @@ def load(stored: Any) -> Bookmark:
         raise Unreadable(f"its version is {stored.get('v')!r}; this package reads version {VERSION}")
     try:
         return Bookmark(
-            time=_number(stored["time"]),
+            time=_micros(stored["time"]),
             seen=Numbers.load(stored["seen"]),
-            begin=_number(stored["begin"]),
+            begin=_micros(stored["begin"]),
             takes=tuple(_load_take(take) for take in stored["takes"]),
             chains=Chains(tuple(_load_chain(chain) for chain in stored["chains"])),
-            forgotten=_number(stored["forgotten"]),
+            forgotten=_micros(stored["forgotten"]),
             written=int(stored["written"]),
             keeper=None if stored["keeper"] is None else _load_holder(stored["keeper"]),
         )
@@ -73,8 +74,12 @@ def load(stored: Any) -> Bookmark:
         raise Unreadable(f"{type(error).__name__}: {error}") from error
 
 
-def _number(stored: Any) -> int | None:
-    return None if stored is None else int(stored)
+def _stamp(micros: int | None) -> str | None:
+    return None if micros is None else text_of(micros)
+
+
+def _micros(stored: Any) -> int | None:
+    return None if stored is None else read_text(stored)
 
 
 def _dump_holder(holder: Holder) -> list[Any]:
@@ -114,23 +119,27 @@ def _load_take(stored: Any) -> Take:
 
 def _dump_piece(piece: Piece) -> list[Any]:
     parts = {str(event_id): positions.dump() for event_id, positions in piece.parts.items()}
-    return [piece.ids.dump(), piece.first, piece.last, *([parts] if parts else [])]
+    return [piece.ids.dump(), text_of(piece.first), text_of(piece.last), *([parts] if parts else [])]
 
 
 def _load_piece(stored: Any) -> Piece:
     ids, first, last, *parts = stored
     loaded = {int(event_id): Numbers.load(text) for event_id, text in (parts[0] if parts else {}).items()}
-    return Piece(Numbers.load(ids), int(first), int(last), loaded)
+    return Piece(Numbers.load(ids), read_text(first), read_text(last), loaded)
 
 
 def _dump_chain(chain: Chain) -> dict[str, Any]:
-    batches = [[b.batch_id, b.event_id, b.time, *([list(b.replaces)] if b.replaces else [])] for b in chain.batches]
+    batches = [_dump_batch(batch) for batch in chain.batches]
     return {"watcher": chain.watcher, "generation": chain.generation, "batches": batches}
+
+
+def _dump_batch(batch: Batch) -> list[Any]:
+    return [batch.batch_id, batch.event_id, text_of(batch.time), *([list(batch.replaces)] if batch.replaces else [])]
 
 
 def _load_chain(stored: Any) -> Chain:
     batches = tuple(
-        Batch(str(batch_id), int(event_id), int(time), tuple(map(str, replaces[0] if replaces else ())))
+        Batch(str(batch_id), int(event_id), read_text(time), tuple(map(str, replaces[0] if replaces else ())))
         for batch_id, event_id, time, *replaces in stored["batches"]
     )
     return Chain(str(stored["watcher"]), int(stored["generation"]), batches)

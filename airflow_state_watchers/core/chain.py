@@ -50,14 +50,6 @@ class Batch:
     time: int
     replaces: tuple[str, ...] = ()
 
-    def is_kin_of(self, event: Event) -> bool:
-        """Tell whether the two may hold the same items: one replaces the other, or both replace a third."""
-        return (
-            self.batch_id in event.replaces
-            or event.batch_id in self.replaces
-            or any(batch_id in event.replaces for batch_id in self.replaces)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -117,29 +109,52 @@ def sift(chains: Chains, unseen: Sequence[Event], around: Sequence[Event] = ()) 
     ``unseen`` are the events not handled before and ``around`` other events just read, both in order. The first event of
     a chain that was never seen follows what came before this consumer; that is no hole.
     """
-    known = {chain.key: {batch.batch_id: batch for batch in chain.batches} for chain in chains.chains}
-    old = set(known)
+    known = {chain.key: _Known(chain.batches) for chain in chains.chains}
+    begun = set(known)
     for event in around:
-        known.setdefault(event.chain, {}).setdefault(event.batch_id, _batch(event))
+        known.setdefault(event.chain, _Known()).add(_batch(event))
     fresh: list[Event] = []
     repeats: list[Event] = []
     kin: dict[int, tuple[Batch, ...]] = {}
     for event in unseen:
-        batches = known.setdefault(event.chain, {})
+        batches = known.setdefault(event.chain, _Known())
         if event.batch_id in batches:
             repeats.append(event)
             continue
-        if relatives := tuple(batch for batch in batches.values() if batch.is_kin_of(event)):
+        if relatives := batches.kin_of(event):
             kin[event.id] = relatives
-        batches[event.batch_id] = _batch(event)
+        batches.add(_batch(event))
         fresh.append(event)
-    return Sifted(tuple(fresh), tuple(repeats), kin, tuple(_strangers(fresh, known, old)))
+    return Sifted(tuple(fresh), tuple(repeats), kin, tuple(_strangers(fresh, known, begun)))
+
+
+class _Known:
+    """The batches of one chain, found by their own id or by the id of one that they replace."""
+
+    def __init__(self, batches: Iterable[Batch] = ()) -> None:
+        self._ids: set[str] = set()
+        self._by_name: dict[str, list[Batch]] = {}
+        for batch in batches:
+            self.add(batch)
+
+    def __contains__(self, batch_id: str) -> bool:
+        return batch_id in self._ids
+
+    def add(self, batch: Batch) -> None:
+        if batch.batch_id not in self._ids:
+            self._ids.add(batch.batch_id)
+            for name in (batch.batch_id, *batch.replaces):
+                self._by_name.setdefault(name, []).append(batch)
+
+    def kin_of(self, event: Event) -> tuple[Batch, ...]:
+        """Return the batches that may hold items of this event: one replaces the other, or both replace a third."""
+        names = (event.batch_id, *event.replaces)
+        return tuple(dict.fromkeys(batch for name in names for batch in self._by_name.get(name, ())))
 
 
 def _strangers(
-    fresh: Iterable[Event], known: Mapping[tuple[str, int], Mapping[str, Batch]], old: set[tuple[str, int]]
+    fresh: Iterable[Event], known: Mapping[tuple[str, int], _Known], begun: set[tuple[str, int]]
 ) -> Iterable[Event]:
-    begun = set(old)
     for event in fresh:
         if event.previous is None or event.previous in known[event.chain]:
             continue

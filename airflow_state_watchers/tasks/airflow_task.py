@@ -73,7 +73,7 @@ def _written(asset: Any) -> str:
 def _inlet(asset: AnyAsset, inlets: Iterable[Any], task: str) -> Any:
     """Return the task's inlet that means ``asset``, which may be named by a reference on either side."""
     for inlet in inlets:
-        if inlet == asset or _same_asset(inlet, asset):
+        if isinstance(inlet, (Asset, AssetNameRef, AssetUriRef)) and _same_asset(inlet, asset):
             return inlet
     name = getattr(asset, "name", None) or getattr(asset, "uri", None)
     variable = name if name and name.isidentifier() else "asset"
@@ -84,13 +84,9 @@ def _inlet(asset: AnyAsset, inlets: Iterable[Any], task: str) -> Any:
 
 
 def _same_asset(inlet: Any, asset: Any) -> bool:
-    if isinstance(inlet, Asset) and isinstance(asset, Asset):
-        return inlet.name == asset.name and inlet.uri == asset.uri
-    if isinstance(asset, AssetUriRef) or isinstance(inlet, AssetUriRef):
-        return getattr(inlet, "uri", None) == getattr(asset, "uri", None)
-    if isinstance(asset, AssetNameRef) or isinstance(inlet, AssetNameRef):
-        return getattr(inlet, "name", None) == getattr(asset, "name", None)
-    return False
+    """Compare what both of them say: a reference knows a name or a URI only."""
+    known = [attribute for attribute in ("name", "uri") if hasattr(inlet, attribute) and hasattr(asset, attribute)]
+    return bool(known) and all(getattr(inlet, attribute) == getattr(asset, attribute) for attribute in known)
 
 
 def _accessor(inlet: Any) -> AssetStateStoreAccessor:

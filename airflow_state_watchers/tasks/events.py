@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Protocol
 from airflow.sdk.serde import allow_class
 
 from airflow_state_watchers.core.chain import Event
+from airflow_state_watchers.core.micros import micros_of
 from airflow_state_watchers.tasks.refusal import InboxRefusal
-from airflow_state_watchers.tasks.times import micros_of
 
 VERSION = 1
 S3_OBJECTS = "s3_objects"

@@ -132,7 +132,7 @@ class Inbox:
         session.check_done_by(done_by)
         session.check_map_length(group)
         base = session.take.left
-        objects = list(self.objects())
+        objects = list(_objects(session))
         session.hand_over(Copies(done_by, group or 1, base) if done_by else None)
         session.pause(ended=True)
         return objects if group is None else [objects[n : n + group] for n in range(0, len(objects), group)]
@@ -167,6 +167,18 @@ class Inbox:
         if self._skip_if_empty and not session.take.left and not session.take.pieces:
             raise AirflowSkipException(f"nothing new in asset {place.asset!r} for {consumer}")
         return session
+
+
+def _objects(session: Session) -> Iterator[S3Object]:
+    for slot, numbers, payload in session.parts():
+        if payload["kind"] != S3_OBJECTS:
+            raise InboxRefusal(
+                f"asset {session.asset!r} has events of kind {payload['kind']!r}, which hold no objects."
+            )
+        objects, positions = objects_of(payload), list(slot.positions)
+        for number in numbers:
+            session.reached(number + 1)
+            yield objects[positions[number - slot.start]]
 
 
 def _check_one_of(argument: str, value: Any, allowed: tuple[Any, ...]) -> None:

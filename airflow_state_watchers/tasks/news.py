@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from airflow_state_watchers.core.bookmark import OVERLAP, Bookmark
 from airflow_state_watchers.core.chain import Batch, Event, Sifted, sift
+from airflow_state_watchers.core.micros import micros_of, moment_of
 from airflow_state_watchers.core.numbers import Numbers
 from airflow_state_watchers.tasks.events import identities_of
 from airflow_state_watchers.tasks.past import Given
 from airflow_state_watchers.tasks.reading import Findings, look_back, scan
 from airflow_state_watchers.tasks.rules import Rules
-from airflow_state_watchers.tasks.times import micros_of, moment_of
 
 
 @dataclass(slots=True)

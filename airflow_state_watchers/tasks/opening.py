@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_state_watchers.core.bookmark import Bookmark
+from airflow_state_watchers.core.micros import micros_of
 from airflow_state_watchers.core.numbers import Numbers
 from airflow_state_watchers.core.takes import Slot, Take, cut, flatten
 from airflow_state_watchers.tasks.news import read_news, sifted, without_repeats
@@ -15,7 +16,6 @@ from airflow_state_watchers.tasks.reading import Findings
 from airflow_state_watchers.tasks.rules import Rules
 from airflow_state_watchers.tasks.shelf import Shelf
 from airflow_state_watchers.tasks.surroundings import Surroundings
-from airflow_state_watchers.tasks.times import micros_of
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from airflow_state_watchers.core.bookmark import Bookmark
 from airflow_state_watchers.core.chain import Event
+from airflow_state_watchers.core.micros import micros_of, moment_of
 from airflow_state_watchers.core.numbers import Numbers
 from airflow_state_watchers.core.takes import Fate, Question, Slot, Take, cut, flatten, select
 from airflow_state_watchers.tasks.reading import Findings, scan
 from airflow_state_watchers.tasks.rules import Rules
 from airflow_state_watchers.tasks.surroundings import Opener, TaskStates
-from airflow_state_watchers.tasks.times import micros_of, moment_of
 
 Given = tuple[Event, Numbers]
 """An event and the positions of it that are given."""

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_state_watchers.core.chain import Event
+from airflow_state_watchers.core.micros import micros_of, moment_of
 from airflow_state_watchers.core.takes import Piece
 from airflow_state_watchers.tasks.events import event_of
 from airflow_state_watchers.tasks.surroundings import EventLog, RawEvent
-from airflow_state_watchers.tasks.times import micros_of, moment_of
 
 FIRST_PAGE = 20
 ITEMS_PER_PAGE = 20_000

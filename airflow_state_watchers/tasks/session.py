@@ -8,6 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 
+from airflow_state_watchers.core.micros import moment_of
 from airflow_state_watchers.core.numbers import Numbers
 from airflow_state_watchers.core.takes import Copies, Slot, Take
 from airflow_state_watchers.tasks.opening import Opened, open_inbox
@@ -16,7 +17,6 @@ from airflow_state_watchers.tasks.refusal import InboxRefusal
 from airflow_state_watchers.tasks.rules import Rules
 from airflow_state_watchers.tasks.shelf import Shelf
 from airflow_state_watchers.tasks.surroundings import Surroundings
-from airflow_state_watchers.tasks.times import moment_of
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ class Session:
         self._stored = opened.take
         self._bookmark = opened.bookmark
         self._slots = opened.slots
+        self._reached = 0
         self._findings = opened.findings
 
     @property
@@ -62,16 +63,16 @@ class Session:
 
     def reached(self, number: int) -> None:
         """All items below ``number`` have been handed out."""
-        if number > self.take.yielded:
-            self.take = replace(self.take, yielded=number)
+        self._reached = max(number, self._reached)
 
     def hand_over(self, copies: Copies | None) -> None:
         """All has been handed out; ``copies`` tells whose success finishes it, if not this task's."""
-        self.take = replace(self.take, yielded=self.take.size, copies=copies)
+        self._reached = self.take.size
+        self.take = replace(self.take, copies=copies)
 
     def commit(self) -> None:
         """Store that what was handed out is done."""
-        self.take = replace(self.take, left=self.take.left - self.take.left.below(self.take.yielded))
+        self.take = replace(self.take, left=self.take.left - self.take.left.below(self._reached))
         self._store()
 
     def pause(self, *, ended: bool) -> None:
@@ -86,6 +87,7 @@ class Session:
             self._store()
 
     def _store(self) -> None:
+        self.take = replace(self.take, yielded=self._reached)
         if self.take == self._stored:
             return
         bookmark = self._shelf.load() or self._bookmark

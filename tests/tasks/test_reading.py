@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_state_watchers.core.chain import Event
+from airflow_state_watchers.core.micros import micros_of
 from airflow_state_watchers.tasks import reading
 from airflow_state_watchers.tasks.events import event_of
 from airflow_state_watchers.tasks.reading import FIRST_PAGE, Findings, look_back, scan
 from airflow_state_watchers.tasks.surroundings import RawEvent
-from airflow_state_watchers.tasks.times import micros_of, moment_of
 from tests.tasks.sender import START, item
 
 
@@ -130,9 +130,3 @@ def test_a_payload_that_is_gone_is_none(monkeypatch: pytest.MonkeyPatch) -> None
     assert found == [None, "b1", None, "b3", None]
     assert findings.payload(2, events[2].time) is None
     assert (findings.payload(3, events[3].time) or {})["batch_id"] == "b3"
-
-
-@given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2200, 1, 1)))  # noqa: DTZ001
-def test_times_are_exact_both_ways(moment: datetime) -> None:
-    aware = moment.replace(tzinfo=START.tzinfo)
-    assert moment_of(micros_of(aware)) == aware
