@@ -1,7 +1,16 @@
 """Public doubles for tests: drive a watcher, or a task that reads its events, without Airflow running.
 
->>> harness = WatcherHarness(S3PrefixWatermarkTrigger("lake", prefix="orders/", aws_conn_id="test_s3"))
->>> payloads = harness.poll_sync()
+::
+
+    def test_my_dag():
+        trigger = S3PrefixWatermarkTrigger("lake", prefix="orders/", start="earliest")
+        trigger.source = InMemorySource()
+        trigger.source.put("orders/a.csv")
+        harness = WatcherHarness(trigger, asset="orders")
+        trigger.source.clock.advance(60)
+        harness.poll_sync()
+        with harness.task():
+            load.function()  # what the DAG's @task does, with Inbox(orders) in it
 
 A watcher is driven through Airflow's own shared-stream manager, so what delivers here is what delivers in a triggerer.
 """
@@ -13,6 +22,7 @@ import copy
 import json
 import weakref
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache
@@ -24,6 +34,8 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from airflow_state_watchers.core.position import Item, Position, identity_of
 from airflow_state_watchers.exceptions import StateWatcherError
 from airflow_state_watchers.ports import Clock, Source, StateStore
+from airflow_state_watchers.tasks.doubles import InMemoryAirflow
+from airflow_state_watchers.tasks.recorded import Recorded, inbox
 from airflow_state_watchers.triggers.watermark import WatermarkTrigger
 
 Crash = Literal["before_confirm", "before_commit"]
@@ -107,7 +119,7 @@ class InMemorySource:
     polls for as long as it is set.
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: FrozenClock | None = None) -> None:
         self.clock = clock or FrozenClock()
         self.error: Exception | None = None
         self._objects: dict[str, _Stored] = {}
@@ -261,6 +273,7 @@ class WatcherHarness:
         self.asset = asset
         self.events: list[dict[str, Any]] = []
         self._trigger = trigger
+        self._airflow = InMemoryAirflow(asset=asset, store=self.store, now=self.clock.now)
         self._trigger_id = 0
         self._life: _Life | None = None
         self._crashed = False
@@ -290,6 +303,7 @@ class WatcherHarness:
                     await self._die()
                     return payloads
                 self.events.append(payload)
+                self._airflow.deliver(payload)
                 if crash == "before_commit":
                     await self._die()
                     return payloads
@@ -301,6 +315,13 @@ class WatcherHarness:
     def poll_sync(self, *, crash: Crash | None = None) -> list[dict[str, Any]]:
         """:meth:`poll` for plain tests: it runs in an event loop of this module's, in a thread of its own."""
         return asyncio.run_coroutine_threadsafe(self.poll(crash=crash), _background_loop()).result()
+
+    def task(self, run_id: str = "r1", try_number: int = 1) -> AbstractContextManager[None]:
+        """Be a running task: inside the block, ``Inbox(asset)`` works on what was delivered so far.
+
+        The task succeeds, fails or is skipped as the block does; the same run again is its retry, or its clear.
+        """
+        return self._airflow.task(run_id, try_number)
 
     def restart(self) -> None:
         """Begin a new process: a new instance of the trigger, from what Airflow stores of it, on the same store."""
@@ -365,5 +386,5 @@ def _end(tasks: list[asyncio.Task[None]]) -> None:
             loop.call_soon_threadsafe(task.cancel)
 
 
-__all__ = ["FrozenClock", "InMemorySource", "InMemoryStore", "WatcherHarness"]
+__all__ = ["FrozenClock", "InMemorySource", "InMemoryStore", "Recorded", "WatcherHarness", "inbox"]
 _: type[Source] = InMemorySource

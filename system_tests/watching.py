@@ -15,7 +15,7 @@ DAG = """
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 from airflow_state_watchers import S3PrefixWatermarkTrigger
 
-{name} = Asset("{name}", uri="s3://{bucket}/{name}/", watchers=[AssetWatcher(
+{name} = Asset("{name}", uri="s3://watched/{name}/", watchers=[AssetWatcher(
     name="new_{name}", trigger=S3PrefixWatermarkTrigger("{bucket}", prefix="orders/", {arguments}))])
 
 with DAG("{name}", schedule=[{name}], max_active_runs=1):
