@@ -119,8 +119,8 @@ class InMemorySource:
     polls for as long as it is set.
     """
 
-    def __init__(self, clock: FrozenClock | None = None) -> None:
-        self.clock = clock or FrozenClock()
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock: Any = clock or FrozenClock()
         self.error: Exception | None = None
         self._objects: dict[str, _Stored] = {}
 
