@@ -33,23 +33,24 @@ def step(checkpoint: Checkpoint, selected: Selected, *, max_items: int) -> list[
 
     Where intents are stored (an earlier process delivered and did not commit), the cuts are made where that process made
     them: equal content gets the equal batch id, other content a new id that names those it replaces. What has vanished
-    since is not delivered again.
+    since is not delivered again. An intent that was not read to its end is not closed: what is left of it names it too.
     """
     batches: list[Batch] = []
     previous = checkpoint.last_batch
     closes: tuple[str, ...] = ()
     for old, items, upto in _parts(checkpoint, selected):
+        ended = (old.batch_id,) if old is not None and upto == old.upto else ()
         parts = [items[start : start + max_items] for start in range(0, len(items), max_items)]
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             batch_id = batch_id_of(checkpoint, part)
-            if old is not None and last:
-                closes = (*closes, old.batch_id)
+            if last:
+                closes = (*closes, *ended)
             intent = Intent(batch_id, upto if last else part[-1].position, _replaced(old, batch_id))
             batches.append(Batch(intent, part, previous, closes))
             previous, closes = batch_id, ()
-        if old is not None and not parts:
-            closes = (*closes, old.batch_id)
+        if not parts:
+            closes = (*closes, *ended)
     return batches
 
 

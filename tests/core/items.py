@@ -1,0 +1,81 @@
+"""Items, moments and checkpoints for tests of the core, made by hand or drawn."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from hypothesis import strategies as st
+
+from airflow_state_watchers.core.checkpoint import Checkpoint, Intent
+from airflow_state_watchers.core.ledger import Ledger, Segment
+from airflow_state_watchers.core.position import Item, Position, identity_of
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+
+KEYS = ("a", "b", "c", "orders/+ %2B.csv", "\uffff", "\N{GRINNING FACE}")
+"""The last two stand the other way round in UTF-16 and in Java's order of text."""
+
+
+def at(seconds: float) -> datetime:
+    """The moment so many seconds after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def item(stamp: float, key: str = "a", etag: str = "1") -> Item:
+    value = at(stamp)
+    data = {"key": key, "size": 1, "etag": etag, "last_modified": value.isoformat()}
+    return Item(Position(value, key), identity_of(key, etag, value.isoformat()), data)
+
+
+def blank(**changes: Any) -> Checkpoint:
+    """A checkpoint that knows nothing yet."""
+    return Checkpoint(**{"name": "s3://lake/orders/", "source": {"bucket": "lake"}, "origin": "0f", **changes})
+
+
+def keys(items: tuple[Item, ...]) -> str:
+    return "".join(found.position.tiebreak for found in items)
+
+
+stamps = st.integers(0, 6)
+"""Whole seconds, few enough that ties are the rule."""
+
+items = st.builds(item, stamps, st.sampled_from(KEYS), st.sampled_from(("1", "2")))
+
+texts = st.text(max_size=12)
+"""Any text but lone surrogates, which Hypothesis leaves out."""
+
+moments = st.datetimes(
+    datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.sampled_from([timezone.utc, timezone(timedelta(hours=-5.5))])
+)
+positions = st.builds(Position, moments, texts)
+batch_ids = st.text("0123456789abcdef", min_size=1, max_size=24)
+intents = st.builds(Intent, batch_ids, positions, st.lists(batch_ids, max_size=12).map(tuple))
+identities = st.binary(min_size=12, max_size=12)
+segments = st.builds(Segment, texts, moments, st.frozensets(identities, max_size=5))
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+"""Whatever JSON can say."""
+
+checkpoints = st.builds(
+    Checkpoint,
+    name=texts,
+    source=st.dictionaries(texts, texts | st.none(), max_size=3),
+    origin=batch_ids,
+    watermark=st.none() | positions,
+    frontier=st.none() | positions,
+    generation=st.integers(1, 10**6),
+    last_batch=st.none() | batch_ids,
+    intents=st.lists(intents, max_size=3).map(tuple),
+    ledger=st.lists(segments, max_size=3, unique_by=lambda segment: segment.name).map(Ledger.of),
+    dropped=st.lists(texts, max_size=3).map(tuple),
+    by=batch_ids,
+    n=st.integers(1, 10**9),
+)
