@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -149,6 +150,15 @@ async def test_an_object_that_cannot_be_read_is_an_error_and_never_skipped(field
 def test_the_time_stamps_of_s3_servers_are_read(text: str, value: datetime) -> None:
     assert instant(text) == value
     assert instant(text).utcoffset() == timedelta(0)
+
+
+def test_a_time_without_a_zone_is_utc_and_not_this_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "America/New_York")
+        time.tzset()
+        found = instant("2026-11-01T12:00:00")
+    time.tzset()
+    assert found == NOON
 
 
 @given(st.datetimes(timezones=st.just(timezone.utc)))

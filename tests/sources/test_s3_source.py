@@ -213,7 +213,7 @@ async def test_a_page_that_does_not_come_in_time_is_an_error(
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
     for key in "abcd":
         lake.put(key)
-    a_source = source()
+    a_source = source(botocore_config={"read_timeout": 600, "retries": {"total_max_attempts": 1}})
     scan = await a_source.open()
     a_source.place = replace(a_source.place, timeout=0.2)
     proxy.faults = [silence]
