@@ -91,10 +91,9 @@ class Bookmark:
         wanted = [time for time in times if time <= limit]
         return (min(wanted), max(wanted)) if wanted else None
 
-    def given(self, *, only_open: bool = False) -> Numbers:
+    def given(self) -> Numbers:
         """Return the ids of the events in remembered takes."""
-        ids = (take.event_ids() for take in self.takes if take.left or not only_open)
-        return Numbers.join(run for numbers in ids for run in numbers.runs)
+        return Numbers.join(run for take in self.takes for run in take.event_ids().runs)
 
     def trimmed(self) -> Bookmark:
         """Keep the takes of the last 100 runs, and whatever is open."""

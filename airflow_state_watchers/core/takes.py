@@ -79,7 +79,6 @@ class Copies:
         whole = fates.get(-1, Fate.FAILED)
         for index, start in enumerate(range(0, len(self.base), self.group)):
             by_fate[fates.get(index, whole)] |= self.base.pick(start, start + self.group) & left
-        by_fate[Fate.FAILED] |= left - self.base
         return by_fate
 
 

@@ -81,13 +81,12 @@ def missed(bookmark: Bookmark, opener: Opener, findings: Findings) -> list[Given
     if span is None:
         return []
     wanted = set(opener.triggered_by)
-    open_ids, all_ids = bookmark.given(only_open=True), bookmark.given()
+    remembered = bookmark.given()
     given: list[Given] = []
     for raw in scan(findings.log, *span):
         if raw.payload is None or (raw.time, raw.payload["batch_id"]) not in wanted:
             continue
-        before_begin = bookmark.begin is not None and micros_of(raw.time) <= bookmark.begin
-        if raw.id not in (all_ids if before_begin else open_ids):
+        if raw.id not in remembered:
             event = findings.add(raw)
             given.append((event, Numbers.span(0, event.count)))
     return given

@@ -413,6 +413,25 @@ def test_a_run_that_no_event_triggered_begins_now_and_loses_nothing(airflow: InM
     assert read(airflow, "r3") == []
 
 
+def test_an_event_from_before_the_beginning_is_given_once(airflow: InMemoryAirflow, sender: Sender) -> None:
+    sender.send("a")
+    airflow.create_run("r2")
+    read(airflow, "by hand", triggered=False, consumer="shared")
+    assert read(airflow, "r2", consumer="shared") == ["a"]
+    with airflow.task("r2", task_id="other"), Inbox(ORDERS, consumer="shared", skip_if_empty=False) as inbox:
+        assert keys(inbox.objects()) == []
+
+
+def test_what_was_skipped_at_the_beginning_stays_skipped_when_it_is_delivered_again(
+    airflow: InMemoryAirflow, sender: Sender
+) -> None:
+    old = sender.send("old")
+    read(airflow, "by hand", triggered=False)
+    sender.post(old)
+    sender.send("a")
+    assert read(airflow, "r2", triggered=False) == ["a"]
+
+
 def test_a_run_by_hand_on_an_empty_asset_begins_there(airflow: InMemoryAirflow, sender: Sender) -> None:
     assert read(airflow, "by hand", triggered=False) == []
     sender.send("a")
