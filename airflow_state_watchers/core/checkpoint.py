@@ -56,11 +56,15 @@ class Checkpoint:
     n: int = 0
 
     def is_behind(self, other: Checkpoint) -> bool:
-        """Whether the other one has come further: a later generation, or more read within the same one."""
+        """Whether the other one has come further: a later generation, or more delivered within the same one.
+
+        The frontier does not count. It runs ahead in memory, and the intents of a root that is behind by it alone must not
+        be forgotten: what they delivered could no longer be named when it is delivered again.
+        """
         return self._progress() < other._progress()
 
     def _progress(self) -> tuple[Any, ...]:
-        return (self.generation, *_rank(self.watermark), *_rank(self.frontier))
+        return (self.generation, self.watermark is not None, self.watermark)
 
     def intend(self, intent: Intent, *, closes: Sequence[str] = ()) -> Checkpoint:
         """Return the checkpoint to store before a delivery: its intent is in, those it finishes replacing are out."""
@@ -147,7 +151,3 @@ def later(one: Position | None, other: Position | None) -> Position | None:
     if one is None or other is None:
         return one or other
     return max(one, other)
-
-
-def _rank(position: Position | None) -> tuple[bool, Position | None]:
-    return (position is not None, position)
