@@ -281,3 +281,34 @@ def test_overlap_and_missing_inlets_are_refused_without_burning_retries(consume:
     log = consume.airflow.task_log(consume.name, run["dag_run_id"], "load")
     assert "may run 16 times at once" in log
     assert "Set max_active_runs=1" in log
+
+
+CRON_TOO = """
+from airflow.timetables.assets import AssetOrTimeSchedule
+from airflow.timetables.trigger import CronTriggerTimetable
+
+schedule = AssetOrTimeSchedule(timetable=CronTriggerTimetable("* * * * *", timezone="UTC"), assets=[asset])
+with DAG("{name}", schedule=schedule, max_active_runs=1, catchup=False):
+    @task(inlets=[asset])
+    def load():
+        with Inbox(asset) as inbox:
+            for obj in inbox.objects():
+                note(key=obj.key)
+                if told("fail"):
+                    raise RuntimeError("as told")
+    load()
+"""
+
+
+@pytest.mark.soak
+def test_a_cron_beside_the_asset_leaves_nothing_stuck(consume: Consumed) -> None:
+    """What a run that failed for good had taken comes again although no further object ever does."""
+    consume.write(CRON_TOO.format(name=consume.name))
+    consume.tell("fail")
+    consume.put("a", "b")
+    consume.wait_for_runs("failed", 1)
+    consume.tell("fail", off=True)
+    seen = len(consume.keys())
+    consume.airflow.wait_for(lambda: set(consume.keys()[seen:]) == {"a", "b"}, 180, "the cron's run to take over")
+    consume.wait_for_runs("success", 2, timeout=180)
+    assert sorted(consume.keys()[seen:]) == ["a", "b"], "the runs after it had nothing to do"
