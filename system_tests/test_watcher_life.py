@@ -200,6 +200,11 @@ def test_an_idle_watcher_writes_its_health_only(airflow: Airflow, s3: MotoServer
     assert 2 <= len(health) <= 4
     assert airflow.rest.asset_events("idle") == []
     assert airflow.rest.dag_runs("idle") == []
+    airflow.stop("triggerer")
+    s3.put(bucket, "orders/while it was down", b"x")
+    airflow.start("triggerer")
+    watched.wait_for_keys(["orders/while it was down"])
+    assert watched.keys() == ["orders/while it was down"]
 
 
 def test_a_wrong_bucket_is_loud_and_recovers_when_mended(airflow: Airflow, s3: MotoServer, bucket: str) -> None:
