@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from aiobotocore.credentials import AioRefreshableCredentials
 from airflow.jobs.triggerer_job_runner import TriggerCommsDecoder
+from airflow.providers.amazon.aws.hooks.base_aws import BaseSessionFactory
 from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, _RequestFrame, _ResponseFrame
@@ -95,20 +96,43 @@ async def test_a_connection_that_airflow_refuses_is_denied(supervisor: Superviso
         await source(aws_conn_id="remote").open()
 
 
-async def test_a_role_is_assumed_and_a_refused_one_is_named(
-    lake: Lake, source: MakeSource, proxy: FaultyProxy, define: Define
+async def test_a_role_is_assumed_and_its_credentials_are_renewed_in_a_thread(
+    source: MakeSource, proxy: FaultyProxy, define: Define, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.put("a")
-    sts = {"sts": {"endpoint_url": proxy.url}}
-    define("role", proxy.url, role_arn="arn:aws:iam::123456789012:role/reader", service_config=sts)
-    await source(aws_conn_id="role").open()
+    threads: list[int] = []
+    assume = BaseSessionFactory._refresh_credentials
+
+    def noted(factory: BaseSessionFactory) -> dict[str, Any]:
+        threads.append(threading.get_ident())
+        return assume(factory)
+
+    monkeypatch.setattr(BaseSessionFactory, "_refresh_credentials", noted)
+    a_source = source(aws_conn_id=define("role", proxy.url, **role_at(proxy)))
+    await a_source.open()
     assert [key[:4] for key in proxy.keys] == ["AKID", "ASIA"], "the connection's key for STS, the role's for S3"
+    a_source._client._request_signer._credentials._expiry_time = datetime.now(timezone.utc)
+    await a_source.open()
+    assert [key[:4] for key in proxy.keys] == ["AKID", "ASIA"] * 2
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+
+
+async def test_a_role_that_is_refused_is_denied(source: MakeSource, proxy: FaultyProxy, define: Define) -> None:
+    define("role", proxy.url, **role_at(proxy))
     refusal = "<Error><Code>AccessDenied</Code><Message>AKIDLAKE may not</Message></Error>"
     proxy.faults = [
         lambda answer: replace(answer, status=403, body=f"<ErrorResponse>{refusal}</ErrorResponse>".encode())
     ]
     with pytest.raises(SourceDenied, match=r"AssumeRole is denied to connection 'role' \(AccessDenied, HTTP 403"):
         await source(aws_conn_id="role").open()
+
+
+def role_at(proxy: FaultyProxy) -> dict[str, Any]:
+    """Return the extra of a connection that assumes a role."""
+    return {
+        "role_arn": "arn:aws:iam::123456789012:role/reader",
+        "service_config": {"sts": {"endpoint_url": proxy.url}},
+    }
 
 
 async def test_credentials_that_refresh_by_a_blocking_call_do_it_in_a_thread() -> None:

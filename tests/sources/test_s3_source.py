@@ -283,6 +283,9 @@ TO_MEND: list[tuple[Fault, type[Exception], str]] = [
     (error(400, "InvalidBucketName"), SourceMissing, "no bucket 'lake'"),
     (error(400, "AuthorizationHeaderMalformed"), SourceMissing, "region_name"),
     (error(400, "InvalidArgument"), SourceUnavailable, "InvalidArgument, HTTP 400"),
+    (error(500, "InternalError"), SourceUnavailable, "cannot answer now .InternalError, HTTP 500"),
+    (error(503, ""), SourceUnavailable, "cannot answer now .503, HTTP 503"),
+    (error(400, "RequestTimeout"), SourceUnavailable, "cannot answer now .RequestTimeout, HTTP 400"),
 ]
 
 
@@ -360,6 +363,8 @@ async def test_a_connection_that_makes_no_client_says_so_without_its_content(
     with pytest.raises(SourceDenied, match=r"no S3 client can be made of connection 'broken' \(ValueError\)") as caught:
         await source(aws_conn_id="broken").open()
     assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__, "a traceback would show the endpoint as it is in the connection"
 
 
 async def test_a_wrong_option_of_botocore_is_named(source: MakeSource) -> None:
