@@ -65,11 +65,11 @@ def load_position(stored: Any, where: str) -> Position | None:
 def load_time(text: str, where: str) -> datetime:
     try:
         value = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "Zz" else text)
-    except ValueError:
+        if value.tzinfo is not None:
+            return value.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
         raise Unreadable(f'{where} is {text!r}; write a time such as "2026-01-31T12:00:00+00:00"') from None
-    if value.tzinfo is None:
-        raise Unreadable(f'{where} is {text!r} and has no time zone; add "+00:00" for UTC')
-    return value.astimezone(timezone.utc)
+    raise Unreadable(f'{where} is {text!r} and has no time zone; add "+00:00" for UTC')
 
 
 def dump_root(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -172,7 +172,9 @@ def load_segment(name: str, stored: Any) -> Segment:
     try:
         raw = base64.urlsafe_b64decode(stored["ids"].encode("ascii"))
         high = load_time(stored["high"], f"segment {name}: high")
-    except (KeyError, ValueError, AttributeError) as error:
+    except Unreadable:
+        raise
+    except (KeyError, ValueError, AttributeError, TypeError) as error:
         raise Unreadable(f"segment {name} cannot be read: {error!r}") from None
     if len(raw) % IDENTITY_BYTES:
         raise Unreadable(f"segment {name} ends in the middle of an identity")

@@ -59,7 +59,9 @@ def test_one_moment_in_two_time_zones_is_one_position() -> None:
 
 
 def test_a_position_needs_a_time_zone() -> None:
-    with pytest.raises(ValueError, match=r"needs a value with a time zone, got datetime.datetime\(2026, 1, 31, 12, 0\)"):
+    with pytest.raises(
+        ValueError, match=r"needs a value with a time zone, got datetime.datetime\(2026, 1, 31, 12, 0\)"
+    ):
         Position(NOON.replace(tzinfo=None))
 
 
