@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_state_watchers import Inbox, InboxError, StateWatcherError
 from airflow_state_watchers.core.bookmark_codec import dump, load
+from airflow_state_watchers.core.chain import Chains
 from airflow_state_watchers.core.numbers import Numbers
 from airflow_state_watchers.core.takes import Holder
 from airflow_state_watchers.tasks.doubles import InMemoryAirflow
@@ -65,7 +66,7 @@ def test_a_bookmark_that_cannot_be_read_is_refused_by_name(airflow: InMemoryAirf
 def test_the_newest_of_several_copies_counts(airflow: InMemoryAirflow) -> None:
     """A run that was deleted and a keeper that moved may leave an old copy behind."""
     ((key, _), newest) = next(iter(airflow.xcoms.items()))
-    old = dump(replace(load(json.loads(newest)), written=1, takes=(), time=None, seen=Numbers()))
+    old = dump(replace(load(json.loads(newest)), written=1, takes=(), time=None, seen=Numbers(), chains=Chains()))
     for run_id in ("a", "z"):
         airflow.xcoms[key, Holder("dag", run_id, "task")] = json.dumps(old)
     airflow.store.data.clear()  # type: ignore[attr-defined]
