@@ -68,12 +68,13 @@ class InMemoryStore:
     """An asset's state in a dictionary. Values pass through JSON, as they do in Airflow.
 
     ``active = False`` makes it behave as for an asset that the scheduler has deactivated: reads find nothing, writes are
-    refused. ``writes`` lists the keys written, in order.
+    refused. ``reads`` and ``writes`` list the keys read and written, in order.
     """
 
     def __init__(self) -> None:
         self.data: dict[str, str] = {}
         self.active = True
+        self.reads: list[str] = []
         self.writes: list[str] = []
 
     async def aget(self, key: str, default: Any = None) -> Any:
@@ -86,6 +87,7 @@ class InMemoryStore:
         self.delete(key)
 
     def get(self, key: str, default: Any = None) -> Any:
+        self.reads.append(key)
         return json.loads(self.data[key]) if self.active and key in self.data else default
 
     def set(self, key: str, value: Any) -> None:

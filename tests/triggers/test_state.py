@@ -93,13 +93,16 @@ def test_an_idle_watcher_writes_its_health_once_a_minute_and_its_frontier_once_a
     world = World(start="earliest")
     world.source.put("a")
     assert world.poll() == ["a"]
-    writes = world.harness.store.writes
+    reads, writes = world.harness.store.reads, world.harness.store.writes
+    reads.clear()
     writes.clear()
     for _ in range(3 * 3600 // 5):
         world.poll(5)
     assert writes.count(ROOT) == 3
     assert 170 <= writes.count(HEALTH) <= 180
     assert set(writes) == {ROOT, HEALTH}
+    # Looked at once in state_refresh (300 s, jittered by a fifth) and before each write.
+    assert 3 * 12 <= reads.count(ROOT) <= 3 * 15 + 3 + 1
 
 
 # -- late, ties, overwrites
