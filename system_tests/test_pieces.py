@@ -234,6 +234,13 @@ with Airflow(database="postgres", pieces=("scheduler", "triggerer")) as airflow:
 """
 
 
+def command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # a database's worker that has come and gone
+        return ""
+
+
 @pytest.fixture
 def temporary() -> Iterator[str]:
     """A directory that PostgreSQL's user can reach as well."""
@@ -250,13 +257,15 @@ def test_nothing_is_left_when_the_run_itself_is_killed(airflow: Airflow, tempora
 
         def descendants() -> list[int]:
             found = process.children(recursive=True)
-            commands = [" ".join(child.cmdline()) for child in found]
-            triggerers = [command for command in commands if command.endswith("triggerer --skip-serve-logs")]
+            commands = [command(child) for child in found]
+            triggerers = [text for text in commands if text.endswith("triggerer --skip-serve-logs")]
             # Its keeper, itself and its runner; the scheduler's workers give themselves a name.
-            complete = len(triggerers) == 3 and any("LocalExecutor" in command for command in commands)
+            complete = len(triggerers) == 3 and any("LocalExecutor" in text for text in commands)
             return [child.pid for child in found] if complete else []
 
-        pids = airflow.wait_for(descendants, 300, "the pieces and their children")
-        assert len(pids) > 10  # PostgreSQL and its backends are among them
-        run.send_signal(signal.SIGKILL)
+        try:
+            pids = airflow.wait_for(descendants, 300, "the pieces and their children")
+        finally:
+            run.kill()
+    assert len(pids) > 10  # PostgreSQL and its backends are among them
     airflow.wait_for(lambda: not living(pids), 15, "the end of all of them")

@@ -45,6 +45,8 @@ def config(home: Path, port: int, database_uri: str) -> dict[str, dict[str, obje
         "usage_data_collection": {"enabled": False},
         "dag_processor": {"refresh_interval": 2, "bundle_refresh_check_interval": 1, "min_file_process_interval": 10},
         "scheduler": {"scheduler_idle_sleep_time": 0.5},
+        # On a busy machine the API server may need longer than the default of 5 s, after which a task fails for good.
+        "workers": {"execution_api_timeout": 60},
         # A killed triggerer is replaced within some 15 s instead of 31 s.
         "triggerer": {"job_heartbeat_sec": 2, "triggerer_health_check_threshold": 6},
     }
