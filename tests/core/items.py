@@ -49,10 +49,10 @@ items = st.builds(item, stamps, st.sampled_from(KEYS), st.sampled_from(("1", "2"
 texts = st.text(max_size=12)
 """Any text but lone surrogates, which Hypothesis leaves out."""
 
-moments = st.datetimes(
-    datetime(1970, 1, 1),
-    datetime(2200, 1, 1),
-    timezones=st.sampled_from([timezone.utc, timezone(timedelta(hours=-5.5))]),
+moments = st.builds(
+    lambda since, zone: (NOON + timedelta(microseconds=since)).astimezone(zone),
+    st.integers(-(10**15), 10**15),
+    st.sampled_from([timezone.utc, timezone(timedelta(hours=-5.5))]),
 )
 positions = st.builds(Position, moments, texts)
 batch_ids = st.text("0123456789abcdef", min_size=1, max_size=24)

@@ -129,7 +129,8 @@ def test_a_late_item_makes_another_batch_that_names_the_one_it_replaces() -> Non
 
 
 def test_replays_of_replays_name_all_that_they_replace_newest_first() -> None:
-    checkpoint, names = blank(), []
+    checkpoint = blank()
+    names: list[str] = []
     for number, key in enumerate(KEYS[:3]):
         (batch,) = steps(checkpoint, *(item(1, key) for key in KEYS[: number + 1]))
         assert batch.intent.replaces == tuple(reversed(names)), key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -282,12 +283,8 @@ def test_a_sealed_root_that_lacks_something_is_refused_by_name(key: str) -> None
 
 @given(key=st.sampled_from(sorted(dump_root(EXAMPLE))), junk=plain)
 def test_junk_anywhere_is_read_or_refused_but_never_a_crash(key: str, junk: Any) -> None:
-    try:
-        root = load(stored(**{key: junk}))
-    except Unreadable as refused:
-        assert len(str(refused)) > 20
-    else:
-        assert isinstance(root, Root)
+    with suppress(Unreadable):
+        assert load(stored(**{key: junk})).checkpoint.name is not None
 
 
 @given(plain)

@@ -72,7 +72,7 @@ ROWS = [
         known(OTHER, 8, intents=(Intent("b", Position(at(6))),)),
         replace(MINE, frontier=Position(at(9))),
         Verdict.ADOPT,
-    ),  # fmt: skip
+    ),
     ("another one is behind", known(OTHER, 8, 4), MINE, Verdict.STALE),
     ("another one has delivered nothing yet", blank(by=OTHER, n=8), MINE, Verdict.STALE),
     ("another one is in a later generation", known(OTHER, 8, 1, generation=2), MINE, Verdict.ADOPT),

@@ -82,7 +82,13 @@ def test_the_end_is_after_everything() -> None:
 # Selection
 
 
-def select(*pages: list[Item], upto: Position | None = None, low: float | None = None, limit: int = 100, known: Ledger | None = None) -> Selected:  # fmt: skip
+def select(
+    *pages: list[Item],
+    upto: Position | None = None,
+    low: float | None = None,
+    limit: int = 100,
+    known: Ledger | None = None,
+) -> Selected:
     window = Window(None if low is None else at(low), upto or place(1000))
     selection = Selection(window, known or Ledger(), limit=limit)
     for page in pages:
@@ -171,7 +177,8 @@ def test_the_smallest_new_items_are_selected(
     listed = {found.identity: found for page in pages for found in page}
     gone = {found.identity for found in delivered}
     window = Window(None if low is None else at(low), place(end, "b"))
-    wanted = sorted((found for key, found in listed.items() if key not in gone and found.position in window), key=lambda found: found.position)  # fmt: skip
+    new = [found for key, found in listed.items() if key not in gone and found.position in window]
+    wanted = sorted(new, key=lambda found: found.position)
 
     result = select(*pages, low=low, upto=window.upto, limit=limit, known=known)
 

@@ -1,0 +1,203 @@
+"""What the processes of one watcher may and may not do, checked as it happens.
+
+Laws are kept per *lineage*: one origin and generation, within which nothing is delivered again without a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_state_watchers.core.checkpoint import MAX_REPLACED, later
+from airflow_state_watchers.core.codec import load_position, load_segment
+from airflow_state_watchers.core.position import Item, Position
+
+Lineage = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One delivery. ``poll`` tells the polls of all processes apart."""
+
+    lineage: Lineage
+    poll: int
+    batch_id: str
+    previous: str | None
+    replaces: tuple[str, ...]
+    items: tuple[Item, ...]
+
+    @property
+    def identities(self) -> set[bytes]:
+        return {item.identity for item in self.items}
+
+    def is_kin_of(self, other: Event) -> bool:
+        """Whether a consumer that has read one of them can tell that the other may hold the same items."""
+        mine, theirs = {self.batch_id, *self.replaces}, {other.batch_id, *other.replaces}
+        return bool(mine & theirs) or MAX_REPLACED in (len(self.replaces), len(other.replaces))
+
+
+@dataclass
+class Life:
+    """One lineage: where and when it began, what stood there, and what has become of it."""
+
+    start: Position | None
+    began: int
+    seen: set[bytes]
+    persisted: list[Event] = field(default_factory=list)
+    delivered: set[bytes] = field(default_factory=set)
+    committed: set[bytes] = field(default_factory=set)
+    watermark: Position | None = None
+    top: Position | None = None
+    frontier: Position | None = None
+
+
+@dataclass
+class Look:
+    """What the first look of a generation has shown, and when it began."""
+
+    when: int
+    shown: Mapping[bytes, Item]
+
+
+@dataclass
+class Asked:
+    """What a person did to the root: moved its watermark (``moved``, to ``place``) or deleted it."""
+
+    moved: bool
+    place: Position | None = None
+
+
+class Laws:
+    """``torn``: a process has overwritten what another one stored after its look. Airflow's store has no way to exclude
+    that; repeats are then possible, losses are not."""
+
+    def __init__(self, *, settle: int, lookback: int, latest: bool) -> None:
+        self.settle, self.lookback, self.latest = timedelta(seconds=settle), timedelta(seconds=lookback), latest
+        self.items: dict[bytes, Item] = {}
+        self.shown_at: dict[bytes, tuple[datetime, int]] = {}
+        self.lives: dict[Lineage, Life] = {}
+        self.now: Lineage | None = None
+        self.events: list[Event] = []
+        self.asked: Asked | None = None
+        self.blank = True
+        self.torn = False
+        self.gap = False
+        self.order = 0
+
+    # What happens.
+
+    def shown(self, item: Item, when: datetime) -> None:
+        self.items[item.identity] = item
+        self.order += 1
+        self.shown_at[item.identity] = (when, self.order)
+
+    def moved(self, place: Position | None) -> None:
+        self.asked = Asked(True, place)
+
+    def reset(self) -> None:
+        self.asked = Asked(False)
+
+    def lost(self, *, remembered: bool) -> None:
+        """All state is gone: whoever remembers nothing begins anew, unasked."""
+        self.blank, self.asked = not remembered, None
+
+    def forgotten(self) -> None:
+        """The last process that remembered lost state is gone too."""
+        self.blank = True
+
+    def overwritten(self) -> None:
+        """A root is written over one that its writer has not seen."""
+        self.torn = True
+
+    def delivered(self, event: Event, horizon: datetime, in_flight: Iterable[Event]) -> None:
+        places = [item.position for item in event.items]
+        assert places, "an empty batch"
+        assert places == sorted(places), "a batch out of order"
+        assert all(place.value < horizon for place in places), "an item that has not settled"
+        assert not event.identities & self.lives[event.lineage].seen, "what stood at the beginning is delivered"
+        for other in in_flight:
+            assert not event.identities & other.identities, "one item is twice in flight"
+            assert other.poll != event.poll or other.items[-1].position <= places[0], "batches out of order"
+        for other in self.events:
+            same = other.batch_id == event.batch_id
+            equal = other.lineage == event.lineage and other.identities == event.identities
+            assert same == equal, "a batch id is its content, origin and generation"
+        self.events.append(event)
+
+    def persisted(self, event: Event) -> None:
+        life = self.lives[event.lineage]
+        if not self.torn:
+            for other in life.persisted:
+                assert not other.identities & event.identities or other.is_kin_of(event), "a repeat that names nothing"
+        if event.previous is None:
+            firsts = [other for other in life.persisted if other.previous is None and other.is_kin_of(event)]
+            assert firsts or not life.committed or self.torn, "the chain begins anew within a generation"
+        elif not self.gap:
+            assert event.previous in {other.batch_id for other in life.persisted}, "a hole in the chain"
+        life.persisted.append(event)
+        life.delivered |= event.identities
+
+    def intends(self, lineage: Lineage, items: Sequence[Item]) -> None:
+        again = {item.identity for item in items} & self.lives[lineage].committed
+        assert not again or self.torn, "what was committed is delivered again"
+
+    def commits(self, lineage: Lineage, items: Sequence[Item]) -> None:
+        life = self.lives[lineage]
+        life.committed |= {item.identity for item in items}
+        life.top = max([item.position for item in items] + ([life.top] if life.top else []))
+
+    def begins(self, lineage: Lineage, watermark: Position | None, look: Look | None) -> None:
+        """The first root of a lineage is about to be written, or again by a writer that was told that it could not."""
+        asked, self.asked = self.asked, None
+        again = lineage == self.now
+        assert asked or self.blank or again or self.torn, "a generation that nobody asked for"
+        assert not asked or again or lineage[1] > (self.now[1] if self.now else 0), "the generation does not count on"
+        if asked and asked.moved:
+            assert watermark == asked.place, "the watermark is not where the person put it"
+        everything = self.latest and not (asked and asked.moved)
+        began, seen = self.order, set()
+        if look is not None and watermark is not None:
+            began = look.when
+            seen = {key for key, item in look.shown.items() if everything or item.position <= watermark}
+        self.lives[lineage] = Life(watermark, began, seen, watermark=watermark, top=watermark)
+        self.blank = False
+
+    def stored(self, root: Mapping[str, Any], segments: Mapping[str, Any]) -> None:
+        """A root has been written. ``segments`` are those that it names, as they are stored."""
+        lineage = (root["origin"], root["generation"])
+        life = self.lives[lineage]
+        watermark = load_position(root["watermark"], "watermark")
+        frontier = load_position(root["frontier"], "frontier")
+        assert later(watermark, frontier) == frontier, "the frontier is behind the watermark"
+        known = {key for name, stored in segments.items() for key in load_segment(name, stored).identities}
+        assert known <= life.seen | life.delivered, "something counts as delivered that is not in Airflow's database"
+        if not self.torn:
+            assert watermark == life.top, "the watermark is not the greatest position that was committed"
+            assert later(life.watermark, watermark) == watermark, "the watermark went back"
+            assert later(life.frontier, frontier) == frontier, "the frontier went back"
+            assert list(segments) == root["segments"], "the root names a segment that is not stored"
+            if frontier is not None:
+                low = frontier.value - self.lookback
+                needed = {key for key in life.seen | life.committed if self.items[key].position.value >= low}
+                assert needed <= known, "the ledger has forgotten what is read again"
+        life.watermark, life.frontier = watermark, frontier
+        self.now = lineage
+
+    def quiet(self, listing: Iterable[Item]) -> None:
+        """Nothing is left to do: every item that is still there and came in time has been delivered."""
+        assert self.asked is None, "nobody has noticed what a person did"
+        assert self.now is not None
+        life = self.lives[self.now]
+        for item in listing:
+            assert item.identity in life.delivered or not self._is_due(item, life), f"{item.position} is lost"
+
+    def _is_due(self, item: Item, life: Life) -> bool:
+        if item.identity in life.seen:
+            return False
+        if life.start is not None and item.position.value < life.start.value - self.lookback:
+            return False
+        shown, order = self.shown_at[item.identity]
+        stood_before = order <= life.began and (life.start is None or item.position > life.start)
+        return stood_before or shown <= item.position.value + self.settle + self.lookback
