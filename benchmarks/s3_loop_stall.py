@@ -97,24 +97,33 @@ class Run:
         return statistics.quantiles(self.late, n=100, method="inclusive")[98] if len(self.late) > 1 else self.late[0]
 
 
-async def heartbeat(run: Run) -> None:
-    while True:
-        before, used = time.perf_counter(), time.process_time()
-        await asyncio.sleep(BEAT)
-        run.late.append((time.perf_counter() - before - BEAT) * 1000)
-        run.used.append((time.process_time() - used) * 1000)
+class Heartbeat:
+    """A timer of the loop that is set again whenever it goes off; what it notes is how long the loop was held."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.loop = asyncio.get_running_loop()
+        self.set()
+
+    def set(self) -> None:
+        self.begun, self.used = time.perf_counter(), time.process_time()
+        self.timer = self.loop.call_later(BEAT, self.beat)
+
+    def beat(self) -> None:
+        self.run.late.append((time.perf_counter() - self.begun - BEAT) * 1000)
+        self.run.used.append((time.process_time() - self.used) * 1000)
+        self.set()
 
 
 async def measure(work: Callable[[], Awaitable[int]]) -> Run:
     gc.collect()
     run = Run(0, 0.0, [], [])
-    beating = asyncio.create_task(heartbeat(run))
-    await asyncio.sleep(5 * BEAT)
+    heartbeat = Heartbeat(run)
     begun = time.perf_counter()
     run.objects = await work()
     run.seconds = time.perf_counter() - begun
-    await asyncio.sleep(5 * BEAT)  # a stall at the very end is seen by the beat after it
-    beating.cancel()
+    await asyncio.sleep(5 * BEAT)  # a stall at the very end is noted by the beat after it
+    heartbeat.timer.cancel()
     return run
 
 
