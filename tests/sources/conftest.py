@@ -14,12 +14,16 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from moto.s3.models import s3_backends
 from werkzeug.serving import make_server
 
+from airflow_state_watchers.core.position import Item
+from airflow_state_watchers.ports import Scan
 from airflow_state_watchers.sources.s3 import S3Source
 from tests.sources.faulty_proxy import FaultyProxy
 
 BUCKET = "lake"
 SECRET = "lake-secret"
 STAMP = datetime(2026, 11, 1, 12, tzinfo=timezone.utc)
+
+FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 
 Define = Callable[..., str]
 """Defines an Airflow connection (id, endpoint, and more of its fields) and returns its id."""
@@ -118,3 +122,17 @@ async def source(proxy: FaultyProxy, define: Define) -> AsyncIterator[MakeSource
     yield make
     for each in made:
         await each.aclose()
+
+
+async def look(source: S3Source, low: datetime | None = None, high: datetime = FAR) -> list[Item]:
+    scan = await source.open()
+    return [item async for items in scan.pages(low, high) for item in items]
+
+
+async def rest_of(scan: Scan) -> None:
+    async for _ in scan.pages(None, FAR):
+        pass
+
+
+async def keys_of(source: S3Source) -> list[str]:
+    return [item.position.tiebreak for item in await look(source)]
