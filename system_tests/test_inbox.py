@@ -203,7 +203,7 @@ MAPPED = """
 with DAG("{name}", schedule=[asset], max_active_runs=1):
     @task(inlets=[asset])
     def take():
-        return Inbox(asset).take(group=10, done_by="copy")
+        return Inbox(asset).take(group=100, done_by="copy")
 
     @task
     def copy(objects):
@@ -228,7 +228,7 @@ def test_expand_over_2500_objects(consume: Consumed) -> None:
     consume.wait_until_idle()
     missing = set(names) - set(consume.keys())
     assert len(consume.keys()) == len(set(consume.keys()))
-    assert len(missing) == 10
+    assert len(missing) == 100
     assert "00042" in missing
     consume.tell("fail", off=True)
     consume.put("new")

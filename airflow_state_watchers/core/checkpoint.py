@@ -90,12 +90,29 @@ class Checkpoint:
         then a restart reads from the stored frontier, and needs the identities from there on."""
         return replace(self, frontier=later(self.frontier, upto), intents=())
 
+    def credible(self, horizon: datetime, *, lookback: timedelta) -> Checkpoint:
+        """Return the checkpoint to poll with when the source's clock allows to read up to ``horizon``.
+
+        A frontier more than ``lookback`` ahead of that comes from a clock that was wrong then, or is now. What has been put
+        since would never be read, so reading begins again at the watermark; the ledger drops what is known.
+        """
+        try:
+            if self.frontier is None or self.frontier.value - lookback <= horizon:
+                return self
+        except OverflowError:
+            return self
+        back = Position(horizon)
+        return replace(self, frontier=min(self.watermark, back) if self.watermark else back)
+
     def pruned(self, lookback: timedelta) -> Checkpoint:
-        """Forget identities that no poll reads again: those older than ``lookback`` behind the frontier."""
-        if self.frontier is None:
+        """Forget identities that no poll reads again: those older than ``lookback`` behind the watermark.
+
+        The frontier, which is ahead of it, may turn out to be false (:meth:`credible`).
+        """
+        if self.watermark is None:
             return self
         try:
-            before = self.frontier.value - lookback
+            before = self.watermark.value - lookback
         except OverflowError:
             return self
         return self.with_ledger(self.ledger.pruned(before))

@@ -24,7 +24,9 @@ class Window:
     @property
     def high(self) -> datetime:
         """The smallest value that no position up to ``upto`` has: the exclusive end of ``[low, high)``."""
-        return self.upto.value + _TICK if self.upto.tiebreak else self.upto.value
+        if not self.upto.tiebreak:
+            return self.upto.value
+        return self.upto.value + _TICK if self.upto.value < END else END
 
     def __contains__(self, position: Position) -> bool:
         return (self.low is None or position.value >= self.low) and position <= self.upto

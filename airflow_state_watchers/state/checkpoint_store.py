@@ -57,6 +57,11 @@ def key_of(kind: str, name: str) -> str:
     return f"{key[: MAX_KEY - 25]}~{digest}"
 
 
+def _generation_of(marker: Any) -> int:
+    generation = marker.get("generation") if isinstance(marker, dict) else None
+    return generation if type(generation) is int else 1
+
+
 class CheckpointStore:
     """Reads, judges and writes one watcher's checkpoint as the process ``by``.
 
@@ -79,8 +84,7 @@ class CheckpointStore:
         root = self._read(stored, mine or blank) if stored is not None else None
         verdict = judge(root, marked=marker is not None, mine=mine, by=self.by)
         if verdict is Verdict.RESET:
-            known = marker.get("generation", 1) if isinstance(marker, dict) else 1
-            return Found(verdict, generation=max(known, mine.generation if mine else 0))
+            return Found(verdict, generation=max(_generation_of(marker), mine.generation if mine else 0))
         if verdict is Verdict.LOST:
             self._stored.clear()
         if root is None or verdict in (Verdict.UNCHANGED, Verdict.STALE):
@@ -88,7 +92,8 @@ class CheckpointStore:
         if verdict is Verdict.MOVED:
             self._marked = False  # the marker is written again, with the generation that begins
             dropped = (*root.checkpoint.dropped, *root.segments)
-            return Found(verdict, replace(root.checkpoint, dropped=dropped), root.checkpoint.generation)
+            known = max(root.checkpoint.generation, _generation_of(marker))
+            return Found(verdict, replace(root.checkpoint, dropped=dropped), known)
         checkpoint = restored(root, await self._segments(root))
         if mine is None:
             # A process that died between a commit's segment and its root left that segment behind.

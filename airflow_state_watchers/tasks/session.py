@@ -67,8 +67,14 @@ class Session:
 
     def hand_over(self, copies: Copies | None) -> None:
         """All has been handed out; ``copies`` tells whose success finishes it, if not this task's."""
+        before = self.take.copies
+        if copies and before and copies.task_id != before.task_id:
+            raise InboxRefusal(
+                f"take(done_by={copies.task_id!r}): this task has given the same items to {before.task_id!r} already. "
+                "Take them once."
+            )
         self._reached = self.take.size
-        self.take = replace(self.take, copies=copies)
+        self.take = replace(self.take, copies=copies or before)
 
     def commit(self) -> None:
         """Store that what was handed out is done."""
@@ -92,13 +98,26 @@ class Session:
             return
         bookmark = self._shelf.load() or self._bookmark
         known = bookmark.take_of(self.take.holder)
-        if known is not None and self.take.pieces and not known.pieces:
-            log.warning(
-                "another run has taken over what this one took, because it was taken for failed; its items come twice"
-            )
-            return
+        if known is not None and known != self._stored:
+            if known.pieces[: len(self.take.pieces)] != self.take.pieces:
+                log.warning(
+                    "what this task took has been taken over meanwhile, or taken anew; its items may come twice"
+                )
+                return
+            self.take = self._joined(known)
         self._bookmark = self._shelf.save(bookmark.with_take(self.take))
         self._stored = self.take
+
+    def _joined(self, known: Take) -> Take:
+        """Add what this session did to a take that another inbox of the same task has made longer meanwhile."""
+        done = self._stored.left - self.take.left
+        return replace(
+            known,
+            left=known.left - done,
+            yielded=max(known.yielded, self.take.yielded),
+            ended=self.take.ended,
+            copies=self.take.copies or known.copies,
+        )
 
     def check_map_length(self, group: int | None) -> None:
         """Raise if Airflow would refuse to map a task over the list."""

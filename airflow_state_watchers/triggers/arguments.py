@@ -19,6 +19,9 @@ from airflow_state_watchers.exceptions import WatcherArgumentError
 
 T = TypeVar("T")
 
+LONGEST = 100 * 366 * 86400
+"""Seconds."""
+
 
 def text(argument: str, value: Any, *, empty: bool = False) -> str:
     """Return non-empty text without a template: a watcher belongs to no DAG run, so nothing would render it."""
@@ -46,14 +49,17 @@ def seconds(argument: str, value: Any, *, positive: bool = False) -> float:
         raise WatcherArgumentError(
             f"{argument}={value!r}: give a duration {'above' if positive else 'of at least'} zero"
         )
-    if number > timedelta.max.total_seconds() / 1000:
-        raise WatcherArgumentError(f"{argument}={value!r}: that is longer than any source's history")
+    if number > LONGEST:
+        raise WatcherArgumentError(
+            f"{argument}={value!r}: that is longer than a hundred years; give seconds or a timedelta"
+        )
     return int(number) if number == int(number) else float(number)
 
 
-def count(argument: str, value: Any, *, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise WatcherArgumentError(f"{argument}={value!r}: give a whole number of at least {least}")
+def count(argument: str, value: Any, *, least: int = 1, most: int = 2**63 - 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        limits = f"at least {least}" if most == 2**63 - 1 else f"{least} to {most}"
+        raise WatcherArgumentError(f"{argument}={value!r}: give a whole number of {limits}")
     return value
 
 
@@ -70,7 +76,10 @@ def moment(argument: str, value: Any) -> str | None:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise WatcherArgumentError(f"{argument}={value!r} has no time zone; give an aware datetime")
-        return value.astimezone(timezone.utc).isoformat()
+        try:
+            return value.astimezone(timezone.utc).isoformat()
+        except OverflowError:
+            raise WatcherArgumentError(f"{argument}={value!r} is no time in UTC; give one from the year 2 on") from None
     if not isinstance(value, str):
         raise WatcherArgumentError(f"{argument}={value!r}: give an aware datetime")
     try:

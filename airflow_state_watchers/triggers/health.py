@@ -92,7 +92,7 @@ class Health:
 
     def due(self, now: datetime) -> bool:
         """Whether the record may be written now."""
-        if self._written is not None and now - self._written < WRITE_INTERVAL:
+        if self._written is not None and timedelta(0) <= now - self._written < WRITE_INTERVAL:
             return False
         self._written = now
         return True

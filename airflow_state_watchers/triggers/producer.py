@@ -36,7 +36,7 @@ GUARD_STEPS = 25
 GUARD_STEP = 0.1
 
 
-@dataclass
+@dataclass(eq=False)
 class Delivery:
     """One event on its way. The filter sets ``accepted`` on the line after its ``yield``."""
 
@@ -109,7 +109,8 @@ class WatermarkProducer(SharedStreamProducer):
     def _rest(self, began: datetime) -> float:
         """Seconds until the next poll, counted from the beginning of this one and jittered."""
         interval = self._settings.poll_interval * random.uniform(0.95, 1.0)  # noqa: S311
-        return max(1.0, interval - (self._clock.now() - began).total_seconds())
+        # A clock that was set back meanwhile must not make it longer.
+        return min(interval, max(1.0, interval - (self._clock.now() - began).total_seconds()))
 
     async def _poll(self) -> AsyncGenerator[Delivery, None]:
         await self._all_committed()  # an earlier poll may have failed with deliveries on their way
@@ -120,6 +121,7 @@ class WatermarkProducer(SharedStreamProducer):
             # What was asked for is delivered at once; a watcher that starts at the latest has nothing to deliver yet.
             self._again = not self._progress.began_at_latest
             return
+        checkpoint = self._progress.credible(scan.now)
         selected = await self._scan(checkpoint, scan)
         frontier = later(checkpoint.frontier, selected.upto)
         self._health.scanned(self._clock.now(), source_now=scan.now, frontier=frontier)
@@ -132,7 +134,11 @@ class WatermarkProducer(SharedStreamProducer):
                 await self._change()
             if self._epoch != epoch:
                 return
-            yield await self._intend(batch)
+            delivery = await self._intend(batch, epoch)
+            if self._epoch != epoch:
+                return
+            self._in_flight.append(delivery)
+            yield delivery
         await self._all_committed()
         if self._epoch == epoch:
             self._again = bool(checkpoint.intents) or not selected.complete
@@ -146,7 +152,7 @@ class WatermarkProducer(SharedStreamProducer):
                 selection.add(page)
         return selection.result()
 
-    async def _intend(self, batch: Batch) -> Delivery:
+    async def _intend(self, batch: Batch, epoch: int) -> Delivery:
         """Store that this batch is about to be delivered; an asset that takes no write gets no event."""
         checkpoint = await self._progress.intend(batch, self._clock.now())
         payload = event_of(
@@ -158,9 +164,7 @@ class WatermarkProducer(SharedStreamProducer):
             source=self._settings.event_fields,
         )
         self._sequence += 1
-        delivery = Delivery(batch, WatcherTriggerEvent(payload), self._epoch)
-        self._in_flight.append(delivery)
-        return delivery
+        return Delivery(batch, WatcherTriggerEvent(payload), epoch)
 
     async def _all_committed(self) -> None:
         while self._in_flight:
@@ -204,11 +208,17 @@ class WatermarkProducer(SharedStreamProducer):
 
     async def _commit(self, deliveries: Sequence[Delivery]) -> None:
         """Store the checkpoint after these deliveries, trying for as long as the stream lives."""
-        while deliveries and not self.closing and deliveries[0].epoch == self._epoch:
+
+        def valid() -> bool:
+            return deliveries[0].epoch == self._epoch
+
+        while deliveries and not self.closing and valid():
             try:
-                await self._progress.commit([delivery.batch for delivery in deliveries], self._clock.now())
+                batches = [delivery.batch for delivery in deliveries]
+                await self._progress.commit(batches, self._clock.now(), valid=valid)
             except Interrupted as found:
-                self._interrupt(found)
+                if valid():
+                    self._interrupt(found)
                 return
             except Exception as error:
                 delay = self._health.failed(self._clock.now(), error)
@@ -218,8 +228,8 @@ class WatermarkProducer(SharedStreamProducer):
                         return
                     await self._clock.sleep(GUARD_STEP)
                 continue
+            self._in_flight = [delivery for delivery in self._in_flight if delivery not in deliveries]
             for delivery in deliveries:
-                self._in_flight.remove(delivery)
                 self._health.committed(len(delivery.batch.items))
             self._changed.set()
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -56,6 +56,8 @@ class _Beginning:
 
     def is_still(self, found: Found) -> bool:
         """Whether the store still says what made this generation begin."""
+        if found.verdict is Verdict.FIRST:
+            return True  # all stored state was lost meanwhile; this process remembers what was asked for
         if found.verdict is not self.verdict:
             return False
         if found.verdict is not Verdict.MOVED:
@@ -102,7 +104,9 @@ class Progress:
         self._blank = Checkpoint(name=settings.name, source=self._source, origin=uuid4().hex[:8])
         self._lock = asyncio.Lock()
         self._beginning: _Beginning | None = None
-        self._refresh_at: datetime | None = None
+        self._looked_at: datetime | None = None
+        self._refresh_after = timedelta(0)
+        self._generation = 0
         self._stored_at: datetime | None = None
 
     async def claim(self, clock: Clock) -> None:
@@ -125,12 +129,13 @@ class Progress:
         """Return the checkpoint, read at the first call and looked at again every ``state_refresh`` seconds."""
         if self._beginning is not None:
             return None
-        if self.checkpoint is None or self._refresh_at is None or now >= self._refresh_at:
+        if self.checkpoint is None or _is_over(self._looked_at, now, self._refresh_after):
             async with self._lock:
                 verdict = await self._look()
                 if verdict is Verdict.LOST:
                     await self._save(self.checkpoint, now)
-            self._refresh_at = now + timedelta(seconds=self._settings.state_refresh * random.uniform(0.8, 1.0))  # noqa: S311
+            self._looked_at = now
+            self._refresh_after = timedelta(seconds=self._settings.state_refresh * random.uniform(0.8, 1.0))  # noqa: S311
             self._stored_at = self._stored_at or now
         return self.checkpoint
 
@@ -138,14 +143,12 @@ class Progress:
         """Begin a generation: resolve its place, count what stands there as seen, and store both as one."""
         beginning = self._beginning
         assert beginning is not None
+        async with self._lock:
+            await self._look_again(beginning)
         if beginning.first is None:
             await self._see(beginning, scan)
         async with self._lock:
-            found = await self.store.look(None, self._blank)
-            if not beginning.is_still(found):
-                self._beginning = None
-                self._meet(found)
-                raise Interrupted(f"the stored state changed while a new generation began ({found.verdict.value})")
+            await self._look_again(beginning)
             try:
                 await self._save(beginning.first, now)
             except StoreRefused:
@@ -154,6 +157,25 @@ class Progress:
         self._beginning = None
         self.began_at_latest = beginning.start is not None and beginning.start.everything
         beginning.tell(self._settings)
+
+    async def _look_again(self, beginning: _Beginning) -> None:
+        """Raise :class:`Interrupted` if the store no longer says what makes this generation begin."""
+        found = await self.store.look(None, beginning.base)
+        if not beginning.is_still(found):
+            self._beginning = None
+            self._meet(found)
+            raise Interrupted(f"the stored state changed while a new generation began ({found.verdict.value})")
+
+    def credible(self, now: datetime) -> Checkpoint:
+        """Return the checkpoint to poll with at the source's time ``now``; says so if its frontier cannot be true."""
+        before = self.checkpoint
+        assert before is not None
+        settings = self._settings
+        self.checkpoint = before.credible(now - settings.settle, lookback=settings.lookback)
+        if self.checkpoint is not before:
+            log.error("%s: the source's clock says %s, but it was read up to %s before: one of the two is wrong. Reading "
+                      "again from the watermark", settings.name, now.isoformat(), before.frontier)  # fmt: skip
+        return self.checkpoint
 
     async def _see(self, beginning: _Beginning, scan: Scan) -> None:
         settings = self._settings
@@ -176,7 +198,7 @@ class Progress:
         assert self.checkpoint is not None
         had_intents = bool(self.checkpoint.intents)
         self.checkpoint = self.checkpoint.scanned(upto)
-        if had_intents or (self._stored_at is not None and now - self._stored_at >= every):
+        if had_intents or _is_over(self._stored_at, now, every):
             async with self._lock:
                 checkpoint = await self._still_mine()
                 await self._save(checkpoint.pruned(self._settings.lookback), now)
@@ -187,9 +209,14 @@ class Progress:
             checkpoint = await self._still_mine()
             return await self._save(checkpoint.intend(batch.intent, closes=batch.closes), now)
 
-    async def commit(self, batches: Sequence[Batch], now: datetime) -> None:
-        """Store the checkpoint after these confirmed deliveries, in one write of the root."""
+    async def commit(self, batches: Sequence[Batch], now: datetime, *, valid: Callable[[], bool]) -> None:
+        """Store the checkpoint after these confirmed deliveries, in one write of the root.
+
+        ``valid`` says whether they still stand: what they were planned on may change while this waits for its turn.
+        """
         async with self._lock:
+            if not valid():
+                raise Interrupted("what was delivered has been planned anew meanwhile")
             checkpoint = await self._still_mine()
             for batch in batches:
                 segment = f"{self.store.by}-{batch.batch_id}"
@@ -223,10 +250,11 @@ class Progress:
     def _meet(self, found: Found) -> None:
         """Take over what was found stored, or prepare the generation that it begins."""
         mine, self.checkpoint = self.checkpoint, None
-        generation = 1 + max(found.generation, mine.generation if mine else 0)
+        self._generation = max(self._generation, found.generation, mine.generation if mine else 0)
+        generation = self._generation + 1
         if found.checkpoint is None:
             base = self._blank if mine is None else replace(mine, intents=())
-            self._beginning = _Beginning(replace(base, generation=generation), None, found.verdict)
+            self._begin_at(_Beginning(replace(base, generation=generation), None, found.verdict))
             return
         stored = found.checkpoint
         policy = self._settings.on_source_change
@@ -236,9 +264,17 @@ class Progress:
             stored = replace(stored, source=self._source)
         if found.verdict is Verdict.MOVED or (found.checkpoint.source != self._source and policy == "start"):
             start = Start(stored.watermark) if found.verdict is Verdict.MOVED else None
-            self._beginning = _Beginning(replace(stored, generation=generation), start, found.verdict)
+            self._begin_at(_Beginning(replace(stored, generation=generation), start, found.verdict))
         else:
             self.checkpoint = stored
+
+    def _begin_at(self, beginning: _Beginning) -> None:
+        self._beginning, self._generation = beginning, beginning.base.generation
+
+
+def _is_over(since: datetime | None, now: datetime, span: timedelta) -> bool:
+    """Whether ``span`` has passed; also when the clock was set back, so that nothing waits until it has caught up."""
+    return since is None or not timedelta(0) <= now - since < span
 
 
 def _changed(name: str, stored: object, now: object) -> str:

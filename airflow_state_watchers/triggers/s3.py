@@ -71,7 +71,7 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
         self.key_pattern = None if key_pattern is None else text("key_pattern", key_pattern)
         self.use_regex = flag("use_regex", use_regex)
         self.min_size = count("min_size", min_size, least=0)
-        self.max_objects_per_event = count("max_objects_per_event", max_objects_per_event)
+        self.max_objects_per_event = count("max_objects_per_event", max_objects_per_event, most=100_000)
         self.aws_conn_id = None if aws_conn_id is None else text("aws_conn_id", aws_conn_id)
         self.region_name = None if region_name is None else text("region_name", region_name)
         self.verify = verify if verify is None or isinstance(verify, bool) else text("verify", verify)
