@@ -96,13 +96,13 @@ class Checkpoint:
         A frontier more than ``lookback`` ahead of that comes from a clock that was wrong then, or is now. What has been put
         since would never be read, so reading begins again at the watermark; the ledger drops what is known.
         """
-        try:
-            if self.frontier is None or self.frontier.value - lookback <= horizon:
-                return self
-        except OverflowError:
+        if self.frontier is None or self.frontier == self.watermark:
             return self
-        back = Position(horizon)
-        return replace(self, frontier=min(self.watermark, back) if self.watermark else back)
+        try:
+            false = self.frontier.value - lookback > horizon
+        except OverflowError:
+            false = False
+        return replace(self, frontier=self.watermark) if false else self
 
     def pruned(self, lookback: timedelta) -> Checkpoint:
         """Forget identities that no poll reads again: those older than ``lookback`` behind the watermark.

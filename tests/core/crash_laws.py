@@ -84,6 +84,7 @@ class Laws:
         self.blank = True
         self.torn = False
         self.gap = False
+        self.broken = False
         self.order = 0
 
     # What happens.

@@ -283,6 +283,13 @@ class Process:
     # What it does.
 
     def _step(self, answer: Answer) -> bool:
+        try:
+            return self._go_on(answer)
+        except AssertionError:
+            self.world.laws.broken = True
+            raise
+
+    def _go_on(self, answer: Answer) -> bool:
         if self._committing is None and self._at != "store" and self._confirmed():
             self._committing = self._commit()
         if self._committing is not None:
@@ -350,6 +357,7 @@ class Process:
         if checkpoint is None:
             await self._begin(scan)
             return
+        checkpoint = self.progress.credible(scan.now)
         selected = await self._scan(checkpoint, scan)
         batches = step(checkpoint, selected, max_items=world.settings.max_items)
         if not batches:
@@ -408,12 +416,14 @@ class Process:
         self.in_flight.append(Flight(batch, event))
 
     async def _commit(self) -> None:
-        clean = self._confirmed()
+        clean, epoch = self._confirmed(), self._epoch
         self._commits = [item for flight in clean for item in flight.batch.items]
         try:
-            await self.progress.commit([flight.batch for flight in clean], self.world.now)
+            batches = [flight.batch for flight in clean]
+            await self.progress.commit(batches, self.world.now, valid=lambda: self._epoch == epoch)
         except Interrupted:
-            self._interrupt()
+            if self._epoch == epoch:
+                self._interrupt()
         except (CheckpointError, ConnectionError):
             return
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -104,8 +105,21 @@ def test_a_commit_never_moves_back(before: Checkpoint, intent: Intent, found: li
 def test_a_commit_forgets_what_no_poll_reads_again() -> None:
     first = commit(blank(), "b1", 3, item(1), lookback=2)
     assert list(first.ledger) == ["s-b1"], "a poll still reads from 1 on"
-    second = first.scanned(place(4)).pruned(seconds(2))
+    # The frontier may turn out to be false, so it is the watermark that counts.
+    assert first.scanned(place(4)).pruned(seconds(2)) == first.scanned(place(4))
+    second = replace(first, watermark=place(4)).pruned(seconds(2))
     assert (list(second.ledger), second.dropped) == ([], ("s-b1",))
+
+
+def test_a_frontier_that_the_sources_clock_belies_is_taken_back_to_the_watermark() -> None:
+    first = commit(blank(), "b1", 3, item(1))
+    for ahead, horizon, expected in ((9, 7, place(9)), (9, 6, first.watermark)):
+        found = first.scanned(place(ahead)).credible(at(horizon), lookback=seconds(2))
+        assert found.frontier == expected
+        assert (found.watermark, found.ledger) == (first.watermark, first.ledger)
+    assert blank().scanned(place(9)).credible(at(1), lookback=seconds(2)).frontier is None
+    moved = blank(watermark=place(9), frontier=place(9))
+    assert moved.credible(at(1), lookback=seconds(2)) is moved, "a person may move the watermark ahead of the clock"
 
 
 def test_a_segment_that_a_commit_replaces_is_dropped() -> None:

@@ -141,10 +141,21 @@ class Crashes(RuleBasedStateMachine):
         self.process.run(MANY, confirm=False)
         self.kill(persisted)
 
+    @rule(steps=st.integers(1, 4), persisted=st.integers(0, 3))
+    def commit_and_die(self, steps: int, persisted: int) -> None:
+        """The process is killed between two of the writes of a commit."""
+        self.stop_while_committing(steps)
+        self.kill(persisted)
+
+    def stop_while_committing(self, steps: int) -> None:
+        self.process.run(MANY, confirm=False)
+        self.process.persist(MANY, confirm=True)
+        self.process.run(steps, confirm=False)
+
     # Quiescence.
 
     def teardown(self) -> None:
-        if hasattr(self, "world"):
+        if hasattr(self, "world") and not self.laws.broken:
             self.world.active = True
             self.rest()
             for process in self.processes:
@@ -251,8 +262,19 @@ class TwoProcesses(Crashes):
         self.process.persist(persisted, confirm=False)
         self.freeze()
 
+    @rule(steps=st.integers(1, 4))
+    def commit_and_freeze(self, steps: int) -> None:
+        self.stop_while_committing(steps)
+        self.freeze()
 
-def tested(machine: type[RuleBasedStateMachine], examples: int) -> Any:
+    @precondition(lambda self: len(self.processes) > 1)
+    @rule(steps=st.integers(1, 12), confirm=st.booleans())
+    def thaw(self, steps: int, confirm: bool) -> None:
+        """The other process goes on for a moment."""
+        self.processes[1].run(steps, confirm=confirm)
+
+
+def case_of(machine: type[RuleBasedStateMachine], examples: int) -> Any:
     case = machine.TestCase
     case.settings = settings(
         max_examples=examples,
@@ -263,6 +285,6 @@ def tested(machine: type[RuleBasedStateMachine], examples: int) -> Any:
     return case
 
 
-TestCrashes = tested(Crashes, 200)
-TestPeople = tested(People, 200)
-TestTwoProcesses = tested(TwoProcesses, 200)
+TestCrashes = case_of(Crashes, 200)
+TestPeople = case_of(People, 200)
+TestTwoProcesses = case_of(TwoProcesses, 200)
