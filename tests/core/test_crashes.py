@@ -63,7 +63,7 @@ class Crashes(RuleBasedStateMachine):
                 }
             )
         )
-        self.make(**drawn)
+        self.make(**drawn)  # type: ignore[arg-type]
 
     def make(self, *, settle: int, lookback: int, limit: int, start: str, **options: Any) -> None:
         initial = at(-3) if start == "initial" else None
