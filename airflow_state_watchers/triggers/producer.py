@@ -191,7 +191,8 @@ class WatermarkProducer(SharedStreamProducer):
             await self._commit(clean)
             return
         await self._commit(clean)
-        self._interrupt(Interrupted("a delivery was not confirmed; it is delivered again"))
+        if delivery.epoch == self._epoch:
+            self._interrupt(Interrupted("a delivery was not confirmed; it is delivered again"))
 
     async def _guard(self) -> bool:
         """Wait before a commit, and give up once the stream is closing.
