@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -22,6 +22,7 @@ from airflow_state_watchers.core.window import END, Window
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import Clock, Scan
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, Found, StoreRefused
+from airflow_state_watchers.triggers.beginning import Beginning
 from airflow_state_watchers.triggers.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -42,50 +43,6 @@ class Interrupted(Exception):
         self.level, self.at_once = level, at_once
 
 
-@dataclass
-class _Beginning:
-    """A generation that has not been stored yet. Once looked for, its place does not move, however long storing takes."""
-
-    base: Checkpoint
-    start: Start | None
-    verdict: Verdict
-    first: Checkpoint | None = None
-    skipped: int = 0
-    newest: datetime | None = None
-    refused: bool = False
-
-    def is_still(self, found: Found) -> bool:
-        """Whether the store still says what made this generation begin."""
-        if found.verdict is Verdict.FIRST:
-            return True  # all stored state was lost meanwhile; this process remembers what was asked for
-        if found.verdict is not self.verdict:
-            return False
-        if found.verdict is not Verdict.MOVED:
-            return True
-        return (
-            found.checkpoint is not None
-            and self.start is not None
-            and found.checkpoint.watermark == self.start.watermark
-        )
-
-    def tell(self, settings: Settings) -> None:
-        """Log where the generation began, and what that skips or repeats."""
-        start = self.start
-        assert start is not None
-        place = start.watermark.value.isoformat() if start.watermark else "the beginning"
-        if start.everything:
-            what = f'{self.skipped:,} existing items skipped, newest {self.newest}; start="earliest" delivers them'
-        else:
-            what = f"everything from {place} on is delivered"
-        if self.refused and self.verdict is Verdict.FIRST:
-            log.error("%s: the asset was not active and its stored state, if it had any, is lost. No process remembers it, "
-                      "so the watcher starts anew at %s by its start policy: %s", settings.name, place, what)  # fmt: skip
-        else:
-            level = logging.INFO if self.verdict is Verdict.FIRST else logging.WARNING
-            log.log(level, "%s: generation %d begins at %s (%s): %s", settings.name, self.base.generation, place,
-                    self.verdict.value, what)  # fmt: skip
-
-
 class Progress:
     """The checkpoint of one watcher on one asset, as this process knows it. ``None``: a generation is about to begin.
 
@@ -103,7 +60,7 @@ class Progress:
         self._source = settings.source.fields()
         self._blank = Checkpoint(name=settings.name, source=self._source, origin=uuid4().hex[:8])
         self._lock = asyncio.Lock()
-        self._beginning: _Beginning | None = None
+        self._beginning: Beginning | None = None
         self._looked_at: datetime | None = None
         self._refresh_after = timedelta(0)
         self._generation = 0
@@ -158,7 +115,7 @@ class Progress:
         self.began_at_latest = beginning.start is not None and beginning.start.everything
         beginning.tell(self._settings)
 
-    async def _look_again(self, beginning: _Beginning) -> None:
+    async def _look_again(self, beginning: Beginning) -> None:
         """Raise :class:`Interrupted` if the store no longer says what makes this generation begin."""
         found = await self.store.look(None, beginning.base)
         if not beginning.is_still(found):
@@ -177,7 +134,7 @@ class Progress:
                       "again from the watermark", settings.name, now.isoformat(), before.frontier)  # fmt: skip
         return self.checkpoint
 
-    async def _see(self, beginning: _Beginning, scan: Scan) -> None:
+    async def _see(self, beginning: Beginning, scan: Scan) -> None:
         settings = self._settings
         start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
         seen: list[Item] = []
@@ -254,7 +211,7 @@ class Progress:
         generation = self._generation + 1
         if found.checkpoint is None:
             base = self._blank if mine is None else replace(mine, intents=())
-            self._begin_at(_Beginning(replace(base, generation=generation), None, found.verdict))
+            self._begin_at(Beginning(replace(base, generation=generation), None, found.verdict))
             return
         stored = found.checkpoint
         policy = self._settings.on_source_change
@@ -264,11 +221,11 @@ class Progress:
             stored = replace(stored, source=self._source)
         if found.verdict is Verdict.MOVED or (found.checkpoint.source != self._source and policy == "start"):
             start = Start(stored.watermark) if found.verdict is Verdict.MOVED else None
-            self._begin_at(_Beginning(replace(stored, generation=generation), start, found.verdict))
+            self._begin_at(Beginning(replace(stored, generation=generation), start, found.verdict))
         else:
             self.checkpoint = stored
 
-    def _begin_at(self, beginning: _Beginning) -> None:
+    def _begin_at(self, beginning: Beginning) -> None:
         self._beginning, self._generation = beginning, beginning.base.generation
 
 

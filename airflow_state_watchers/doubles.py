@@ -1,0 +1,144 @@
+"""In-memory doubles of the ports: a clock, a store, a source. Public through :mod:`airflow_state_watchers.testing`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow_state_watchers.core.position import Item, Position, identity_of
+from airflow_state_watchers.ports import Clock, Source
+
+
+class FrozenClock:
+    """A clock that moves only when told to. ``sleep`` returns at once; ``pause`` ends with the next ``advance``."""
+
+    def __init__(self, now: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)) -> None:
+        self._now = now
+        self._moved = asyncio.Event()
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """Move the clock; a negative number moves it back."""
+        self._now += seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        self._moved.set()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    async def pause(self, seconds: float) -> None:
+        self._moved.clear()
+        await self._moved.wait()
+
+
+class InMemoryStore:
+    """An asset's state in a dictionary. Values pass through JSON, as they do in Airflow.
+
+    ``active = False`` makes it behave as for an asset that the scheduler has deactivated: reads find nothing, writes are
+    refused. ``reads`` and ``writes`` list the keys read and written, in order.
+    """
+
+    def __init__(self) -> None:
+        self.data: dict[str, str] = {}
+        self.active = True
+        self.reads: list[str] = []
+        self.writes: list[str] = []
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        return self.get(key, default)
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.set(key, value)
+
+    async def adelete(self, key: str) -> None:
+        self.delete(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.reads.append(key)
+        return json.loads(self.data[key]) if self.active and key in self.data else default
+
+    def set(self, key: str, value: Any) -> None:
+        if not self.active:
+            raise LookupError("the asset is not active")
+        if value is None:
+            raise ValueError("Cannot set value as None")
+        self.data[key] = json.dumps(value)
+        self.writes.append(key)
+
+    def delete(self, key: str) -> None:
+        if not self.active:
+            raise LookupError("the asset is not active")
+        self.data.pop(key, None)
+
+    def lose(self) -> None:
+        """Delete everything, as the scheduler does for an asset that no DAG names any more."""
+        self.data.clear()
+
+
+@dataclass
+class _Stored:
+    item: Item
+    visible: datetime
+
+
+class InMemorySource:
+    """A source of objects in memory: set it as a trigger's ``source``. Stamps and its own time have whole seconds, as S3's.
+
+    ``clock`` is the source's own; give the harness the same to let both move together. ``error`` is raised by the next
+    polls for as long as it is set.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock: Any = clock or FrozenClock()
+        self.error: Exception | None = None
+        self._objects: dict[str, _Stored] = {}
+
+    def put(
+        self, key: str, *, etag: str = "etag", size: int = 1, at: datetime | None = None, appears_after: float = 0
+    ) -> None:
+        """Put an object version, last modified now (or ``at``) in whole seconds and listed ``appears_after`` seconds later."""
+        now = self.clock.now()
+        stamp = (at or now).replace(microsecond=0)
+        data = {"key": key, "size": size, "etag": etag, "last_modified": stamp.isoformat()}
+        item = Item(Position(stamp, key), identity_of(key, etag, stamp.isoformat()), data)
+        self._objects[key] = _Stored(item, now + timedelta(seconds=appears_after))
+
+    def delete(self, key: str) -> None:
+        self._objects.pop(key, None)
+
+    def fields(self) -> dict[str, Any]:
+        return {"kind": "memory"}
+
+    async def open(self) -> InMemoryScan:
+        if self.error is not None:
+            raise self.error
+        now = self.clock.now()
+        return InMemoryScan(
+            now.replace(microsecond=0), [stored.item for stored in self._objects.values() if stored.visible <= now]
+        )
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+@dataclass
+class InMemoryScan:
+    now: datetime
+    items: Sequence[Item]
+    listed: int = 0
+
+    async def pages(self, low: datetime | None, high: datetime) -> AsyncGenerator[Sequence[Item], None]:
+        self.listed = len(self.items)
+        wanted = [
+            item for item in self.items if (low is None or item.position.value >= low) and item.position.value < high
+        ]
+        for start in range(0, len(wanted), 1000):
+            yield wanted[start : start + 1000]
+
+
+_: type[Source] = InMemorySource
