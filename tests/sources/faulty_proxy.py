@@ -53,7 +53,7 @@ def silence(answer: Answer) -> Answer | None:
 
 @dataclass
 class FaultyProxy:
-    """``faults`` are used up one by one by the answers to come; then ``always``, if there is one."""
+    """``faults`` are used up one by one by the requests to come; then ``always``, if there is one."""
 
     upstream: tuple[str, int]
     faults: list[Fault] = field(default_factory=list)
@@ -110,9 +110,10 @@ class FaultyProxy:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         self.requests.append(target)
         self.keys.append(headers.get("authorization", "").partition("Credential=")[2].partition("/")[0])
+        # Taken on arrival: a request that is given up must not leave its fault to the next one.
+        fault = self.faults.pop(0) if self.faults else self.always
         self.asked.set()
         answer: Answer | None = await asyncio.to_thread(self._forward, method, target, headers, body)
-        fault = self.faults.pop(0) if self.faults else self.always
         if fault is not None and answer is not None:
             answer = fault(answer)
         if answer is None:
