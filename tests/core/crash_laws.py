@@ -5,7 +5,8 @@ Laws are kept per *lineage*: one origin and generation, within which nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -51,6 +52,12 @@ class Life:
     watermark: Position | None = None
     top: Position | None = None
     frontier: Position | None = None
+    known: set[bytes] = field(default_factory=set)
+    forgiven: int = 0
+
+    def forgive(self) -> None:
+        """Begin the books anew at what is stored now."""
+        self.committed, self.top, self.forgiven = set(self.known), self.watermark, len(self.persisted)
 
 
 @dataclass
@@ -71,7 +78,7 @@ class Asked:
 
 class Laws:
     """``torn``: a process has overwritten what another one stored after its look. Airflow's store has no way to exclude
-    that; repeats are then possible, losses are not."""
+    that; repeats are then possible, losses are not, and once all is quiet everything is as strict as before."""
 
     def __init__(self, *, settle: int, lookback: int, latest: bool) -> None:
         self.settle, self.lookback, self.latest = timedelta(seconds=settle), timedelta(seconds=lookback), latest
@@ -86,6 +93,15 @@ class Laws:
         self.gap = False
         self.broken = False
         self.order = 0
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Remember that a law was broken: nothing that happens afterwards says anything."""
+        try:
+            yield
+        except AssertionError:
+            self.broken = True
+            raise
 
     # What happens.
 
@@ -130,7 +146,7 @@ class Laws:
     def persisted(self, event: Event) -> None:
         life = self.lives[event.lineage]
         if not self.torn:
-            for other in life.persisted:
+            for other in life.persisted[life.forgiven :]:
                 assert not other.identities & event.identities or other.is_kin_of(event), "a repeat that names nothing"
         if event.previous is None:
             firsts = [other for other in life.persisted if other.previous is None and other.is_kin_of(event)]
@@ -183,7 +199,7 @@ class Laws:
                 low = frontier.value - self.lookback
                 needed = {key for key in life.seen | life.committed if self.items[key].position.value >= low}
                 assert needed <= known, "the ledger has forgotten what is read again"
-        life.watermark, life.frontier = watermark, frontier
+        life.watermark, life.frontier, life.known = watermark, frontier, known
         self.now = lineage
 
     def quiet(self, listing: Iterable[Item]) -> None:
@@ -193,6 +209,9 @@ class Laws:
         life = self.lives[self.now]
         for item in listing:
             assert item.identity in life.delivered or not self._is_due(item, life), f"{item.position} is lost"
+        if self.torn:
+            life.forgive()
+            self.torn = False
 
     def _is_due(self, item: Item, life: Life) -> bool:
         if item.identity in life.seen:

@@ -262,10 +262,28 @@ class TwoProcesses(Crashes):
         self.process.persist(persisted, confirm=False)
         self.freeze()
 
-    @rule(steps=st.integers(1, 4))
-    def commit_and_freeze(self, steps: int) -> None:
-        self.stop_while_committing(steps)
+    @rule()
+    def freeze_before_a_root(self) -> None:
+        """What it writes when it thaws may be overtaken by then."""
+        self.process.run_to_a_root()
         self.freeze()
+
+    @rule()
+    def overtake(self) -> None:
+        """... and is: the other one comes further, and then the old root is written over its own."""
+        self.freeze_before_a_root()
+        self.poll()
+        self.thaw(1, confirm=True)
+
+    @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2), persisted=st.integers(0, 3))
+    def take_over(self, keys: list[str], persisted: int) -> None:
+        """A process that has nothing to do is frozen; another one finds something, delivers it, and is frozen in its turn."""
+        for _ in range(2):
+            self.poll()
+            self.world.now += timedelta(seconds=1)
+        self.freeze()
+        self.put(keys, "settle", 1)
+        self.deliver_and_freeze(persisted)
 
     @precondition(lambda self: len(self.processes) > 1)
     @rule(steps=st.integers(1, 12), confirm=st.booleans())
@@ -287,4 +305,4 @@ def case_of(machine: type[RuleBasedStateMachine], examples: int) -> Any:
 
 TestCrashes = case_of(Crashes, 200)
 TestPeople = case_of(People, 200)
-TestTwoProcesses = case_of(TwoProcesses, 200)
+TestTwoProcesses = case_of(TwoProcesses, 300)
