@@ -24,7 +24,7 @@ ifneq ($(shell PYTHON='$(PYTHON)' sh dev/make_venv.sh --check $(VENV) && echo ri
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install test demo lint format system-tests soak docs wheel lock clean
+.PHONY: help install test demo lint format planted-faults system-tests soak docs wheel lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-zA-Z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ lint: $(INSTALLED) ## Check style, types and the direction of imports
 format: $(INSTALLED) ## Mend what ruff can mend
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+planted-faults: $(INSTALLED) ## Plant faults in a copy of the package and see that the tests catch each
+	$(PY) tests/planted_faults.py $(ARGS)
 
 system-tests: $(INSTALLED) ## Run the tests on a real Airflow with real servers; takes minutes
 	$(PY) -m pytest system_tests --timeout=1500 -m "not soak" $(ARGS)

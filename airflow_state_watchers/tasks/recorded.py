@@ -53,11 +53,13 @@ class Recorded:
 
 @contextmanager
 def inbox(asset: AnyAsset, items: Sequence[S3Object]) -> Iterator[Recorded]:
-    """Let ``Inbox(asset)`` hand out these items inside the block::
+    """Let ``Inbox(asset)`` hand out these items inside the block.
 
-    with inbox(orders, [S3Object(...)]) as recorded:
-        load.function()
-    assert not recorded.left
+    ::
+
+        with inbox(orders, [S3Object(...)]) as recorded:
+            load.function()
+        assert not recorded.left
     """
     name = getattr(asset, "name", None) or getattr(asset, "uri", None)
     airflow = InMemoryAirflow(asset=str(name))
