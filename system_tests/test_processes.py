@@ -97,8 +97,11 @@ def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
 
 
 PARENT = f"""
-import sys, time
+import signal, sys, time
 from pathlib import Path
+# A run in the background ignores these two, and so would this process.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from airflow_state_watchers.demo.processes import KeptProcess
 process = KeptProcess("family", [sys.executable, "-c", {FAMILY!r}], log=Path(sys.argv[1]))
 while "ready" not in process.log.read_text():
@@ -135,7 +138,8 @@ def test_a_fork_of_the_parent_keeps_nothing_alive(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_from_the_terminal_reaches_the_parent_alone(tmp_path: Path) -> None:
-    source = "import signal; signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))" + PARENT
+    heard_as = "lambda *_: print('interrupted', flush=True)"
+    source = PARENT.replace("signal.default_int_handler", heard_as)
     command = [sys.executable, "-c", source, str(tmp_path / "log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
         assert parent.stdout
