@@ -72,7 +72,7 @@ FAULTS = [
         LAWS,
     ),
     Fault(
-        "the end of the window read again",
+        "a replay without the lookback",
         "core/window.py",
         "return Window(low, checkpoint.intents[-1].upto)",
         "return Window(frontier.value if frontier else None, checkpoint.intents[-1].upto)",
@@ -114,6 +114,12 @@ FAULTS = [
         LAWS,
     ),
     Fault(
+        "the ledger pruned by half the lookback",
+        "core/checkpoint.py",
+        "self.ledger.pruned(before)",
+        "self.ledger.pruned(before + lookback / 2)",
+    ),
+    Fault(
         "an open segment changed under its name",
         "core/ledger.py",
         "            segments.pop()\n",
@@ -125,6 +131,12 @@ FAULTS = [
         "watermark = later(self.watermark, items[-1].position if items else None)",
         "watermark = items[-1].position if items else self.watermark",
         LAWS,
+    ),
+    Fault(
+        "the frontier moves back",
+        "core/checkpoint.py",
+        "frontier = later(later(self.frontier, intent.upto), watermark)",
+        "frontier = later(intent.upto, watermark)",
     ),
     Fault(
         "what stands at the beginning is not seen",
@@ -294,11 +306,9 @@ def run(directory: Path, *tests: str) -> tuple[int, list[str]]:
     }
     done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=600)
     failed = directory / "failed.txt"
-    return done.returncode, failed.read_text().splitlines() if failed.exists() else [
-        "",
-        "",
-        (done.stdout + done.stderr)[-1000:],
-    ]
+    if failed.exists():
+        return done.returncode, failed.read_text().splitlines()
+    return done.returncode, ["", "", f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-1000:]}"]
 
 
 def judge(fault: Fault | None) -> Result:

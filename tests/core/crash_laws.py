@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.checkpoint import MAX_REPLACED, later
 from airflow_state_watchers.core.codec import load_position, load_segment
 from airflow_state_watchers.core.position import Item, Position
@@ -148,24 +149,24 @@ class Laws:
         if not self.torn:
             for other in life.persisted[life.forgiven :]:
                 assert not other.identities & event.identities or other.is_kin_of(event), "a repeat that names nothing"
-        if event.previous is None:
-            firsts = [other for other in life.persisted if other.previous is None and other.is_kin_of(event)]
-            assert firsts or not life.committed or self.torn, "the chain begins anew within a generation"
-        elif not self.gap:
+        if event.previous is not None and not self.gap:
             assert event.previous in {other.batch_id for other in life.persisted}, "a hole in the chain"
         life.persisted.append(event)
         life.delivered |= event.identities
 
-    def intends(self, lineage: Lineage, items: Sequence[Item]) -> None:
-        again = {item.identity for item in items} & self.lives[lineage].committed
-        assert not again or self.torn, "what was committed is delivered again"
+    def intends(self, lineage: Lineage, batch: Batch) -> None:
+        life = self.lives[lineage]
+        if not self.torn:
+            again = {item.identity for item in batch.items} & life.committed
+            assert not again, "what was committed is delivered again"
+            assert batch.previous or not life.committed, "the chain begins anew within a generation"
 
     def commits(self, lineage: Lineage, items: Sequence[Item]) -> None:
         life = self.lives[lineage]
         life.committed |= {item.identity for item in items}
         life.top = max([item.position for item in items] + ([life.top] if life.top else []))
 
-    def begins(self, lineage: Lineage, watermark: Position | None, look: Look | None) -> None:
+    def begins(self, lineage: Lineage, watermark: Position | None, look: Look | None, *, moved: bool) -> None:
         """The first root of a lineage is about to be written, or again by a writer that was told that it could not."""
         asked, self.asked = self.asked, None
         again = lineage == self.now
@@ -173,7 +174,7 @@ class Laws:
         assert not asked or again or lineage[1] > (self.now[1] if self.now else 0), "the generation does not count on"
         if asked and asked.moved:
             assert watermark == asked.place, "the watermark is not where the person put it"
-        everything = self.latest and not (asked and asked.moved)
+        everything = self.latest and not moved
         began, seen = self.order, set()
         if look is not None and watermark is not None:
             began = look.when

@@ -24,6 +24,7 @@ from airflow_state_watchers.core.checkpoint import Checkpoint, later
 from airflow_state_watchers.core.codec import load_position
 from airflow_state_watchers.core.envelope import event_of
 from airflow_state_watchers.core.position import Item
+from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.core.window import Selected, Selection, plan
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, key_of
@@ -117,7 +118,7 @@ class World:
         root = json.loads(text)
         lineage = (root["origin"], root["generation"])
         if process.begins or lineage not in self.laws.lives:
-            self.laws.begins(lineage, load_position(root["watermark"], "watermark"), process.look)
+            self.laws.begins(lineage, load_position(root["watermark"], "watermark"), process.look, moved=process.moves)
         process.means(lineage)
         self.state[ROOT] = self.written = process.saw = text
         stored = {name: self.state.get(segment_key(name)) for name in root["segments"]}
@@ -218,12 +219,12 @@ class Process:
         self.look: Look | None = None
         self.saw: str | None = None
         self.has_looked = False
-        self.again = self.begins = False
+        self.again = self.begins = self.moves = False
         self._broken: AssertionError | None = None
         self._known: Checkpoint | None = None
         self._epoch = 0
         self._sequence = count()
-        self._intends: Sequence[Item] = ()
+        self._intends: Batch | None = None
         self._commits: Sequence[Item] = ()
         self._polling: Coroutine[Stop, Answer, None] | None = None
         self._committing: Coroutine[Stop, Answer, None] | None = None
@@ -284,7 +285,7 @@ class Process:
 
     def means(self, lineage: tuple[str, int]) -> None:
         """Say what the root that is about to be written is for."""
-        if self._intends:
+        if self._intends is not None:
             self.world.laws.intends(lineage, self._intends)
         if self._commits:
             self.world.laws.commits(lineage, self._commits)
@@ -383,6 +384,8 @@ class Process:
 
     async def _begin(self, scan: Scan) -> None:
         scan.beginner, self.begins = self, True
+        beginning = self.progress._beginning
+        self.moves = beginning is not None and beginning.verdict is Verdict.MOVED
         try:
             await self.progress.begin(scan, self.world.now)
         finally:
@@ -404,11 +407,11 @@ class Process:
         return selection.result()
 
     async def _deliver(self, batch: Batch, poll: int, scan: Scan) -> None:
-        self._intends = batch.items
+        self._intends = batch
         try:
             checkpoint = await self.progress.intend(batch, self.world.now)
         finally:
-            self._intends = ()
+            self._intends = None
         number = next(self._sequence)
         payload = event_of(batch, checkpoint, kind="memory", trigger_run_id=self.by, sequence_index=number, source={})
         event = Event(

@@ -141,6 +141,17 @@ class Crashes(RuleBasedStateMachine):
         self.process.run(MANY, confirm=False)
         self.kill(persisted)
 
+    @rule(
+        before=st.lists(st.sampled_from(KEYS), max_size=3),
+        after=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2),
+        edge=st.sampled_from(EDGES),
+    )
+    def deliver_and_change(self, before: list[str], after: list[str], edge: str) -> None:
+        """What was delivered is in the database but not committed, and stands otherwise when it is read again."""
+        self.put(before, "settle", 1)
+        self.deliver_and_die(persisted=MANY)
+        self.put(after, edge, 1)
+
     @rule(steps=st.integers(1, 4), persisted=st.integers(0, 3))
     def commit_and_die(self, steps: int, persisted: int) -> None:
         """The process is killed between two of the writes of a commit."""
@@ -233,10 +244,11 @@ class People(Crashes):
     @rule(back=st.booleans())
     def lose_the_state(self, back: bool) -> None:
         if self.processes and self.process.progress.checkpoint is None:
-            self.kill(persisted=0)  # FIXME
+            self.kill(persisted=0)  # it would believe that the segments of its beginning are still stored
         self.world.state.clear()
         self.world.active = back and not self.is_storing
-        self.laws.lost(remembered=bool(self.processes))
+        remembered = bool(self.processes) and self.process.progress.checkpoint is not None
+        self.laws.lost(remembered=remembered)
 
     @precondition(lambda self: not self.world.active)
     @rule()
