@@ -73,7 +73,7 @@ class CheckpointStore:
         self._store = store
         self._name = name
         self._root, self._marker = key_of("", name), key_of("marker", name)
-        self._stored: set[str] = set()
+        self._stored: dict[str, Segment] = {}
         self._marked = False
 
     async def look(self, mine: Checkpoint | None, blank: Checkpoint) -> Found:
@@ -83,10 +83,10 @@ class CheckpointStore:
         self._marked = stored is not None and (self._marked or marker is not None)
         root = self._read(stored, mine or blank) if stored is not None else None
         verdict = judge(root, marked=marker is not None, mine=mine, by=self.by)
+        if root is None:
+            self._stored.clear()  # what was lost or deleted by hand took its segments along, or may have
         if verdict is Verdict.RESET:
             return Found(verdict, generation=max(_generation_of(marker), mine.generation if mine else 0))
-        if verdict is Verdict.LOST:
-            self._stored.clear()
         if root is None or verdict in (Verdict.UNCHANGED, Verdict.STALE):
             return Found(verdict)
         if verdict is Verdict.MOVED:
@@ -105,9 +105,10 @@ class CheckpointStore:
         """Store a checkpoint and return it as stored: written by this process, one write later."""
         new = replace(checkpoint, by=self.by, n=checkpoint.n + 1)
         for segment in new.ledger.segments:
-            if segment.name not in self._stored:
+            # A name alone says little: a root that was refused may have left other content under it.
+            if self._stored.get(segment.name) != segment:
                 await self._set(self._segment_key(segment.name), dump_segment(segment))
-                self._stored.add(segment.name)
+                self._stored[segment.name] = segment
         await self._set(self._root, dump_root(new))
         if not self._marked:
             await self._set(self._marker, {"v": 1, "generation": new.generation})
@@ -128,7 +129,7 @@ class CheckpointStore:
                 segments.append(load_segment(name, stored))
             except Unreadable as error:
                 raise CheckpointError(f"{self._name}: stored state cannot be read: {error}") from None
-            self._stored.add(name)
+            self._stored[name] = segments[-1]
         return segments
 
     async def _delete(self, names: tuple[str, ...], *, keep: set[str]) -> tuple[str, ...]:
@@ -141,7 +142,7 @@ class CheckpointStore:
             except Exception as error:
                 log.debug("%s: cannot delete segment %s: %s", self._name, name, error)
                 return names[number:]
-            self._stored.discard(name)
+            self._stored.pop(name, None)
         return ()
 
     def _read(self, stored: Any, fallback: Checkpoint) -> Root:

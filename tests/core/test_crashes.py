@@ -243,8 +243,6 @@ class People(Crashes):
 
     @rule(back=st.booleans())
     def lose_the_state(self, back: bool) -> None:
-        if self.processes and self.process.progress.checkpoint is None:
-            self.kill(persisted=0)  # it would believe that the segments of its beginning are still stored
         self.world.state.clear()
         self.world.active = back and not self.is_storing
         remembered = bool(self.processes) and self.process.progress.checkpoint is not None
