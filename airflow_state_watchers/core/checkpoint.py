@@ -119,7 +119,8 @@ class Checkpoint:
 
     def with_ledger(self, ledger: Ledger) -> Checkpoint:
         """Swap the ledger; segments that are no longer named go to ``dropped``."""
-        gone = tuple(name for name in self.ledger if name not in set(ledger))
+        kept = set(ledger)
+        gone = tuple(name for name in self.ledger if name not in kept)
         return replace(self, ledger=ledger, dropped=self.dropped + gone) if gone or ledger is not self.ledger else self
 
 

@@ -200,9 +200,6 @@ class Airflow:
             os.utime(draft, (earlier + 1, earlier + 1))
         return draft.replace(path)
 
-    def remove_dag(self, name: str) -> None:
-        (self.home / "dags" / f"{name}.py").unlink()
-
     def wait_for_dag(self, dag_id: str, *, parsed_after: datetime | None = None, timeout: float = 90) -> None:
         """Wait until a DAG is known (and was parsed after a time, so that an edit counts).
 

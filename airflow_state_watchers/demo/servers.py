@@ -159,25 +159,7 @@ class MotoServer(S3Server):
         return [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(port)]
 
     def plant(self, bucket: str, keys: Iterable[str], *, stamp: datetime | None = None, size: int = 0) -> None:
-        """Store objects without uploading them: tens of thousands a second, with any ``LastModified``."""
+        """Store objects without uploading them: thousands a second, with any ``LastModified``."""
         seconds = stamp.timestamp() if stamp else None
         objects = [(bucket, key, size, seconds) for key in keys]
         httpx.post(f"{self.endpoint_url}/plant", json=objects, timeout=300, trust_env=False).raise_for_status()
-
-
-class MiniStackServer(S3Server):
-    """MiniStack: some 1,900 uploads a second.
-
-    :param python: an interpreter that has *ministack* and *hypercorn*. They want an environment of their own, since
-      MiniStack pins a version of botocore that aiobotocore does not go with.
-    """
-
-    needs = ("boto3",)
-
-    def __init__(self, python: str) -> None:
-        super().__init__()
-        self._python = python
-
-    def command(self, port: int) -> Sequence[str]:
-        # Its own command would listen on all interfaces.
-        return [self._python, "-m", "hypercorn", "ministack.app:app", "--bind", f"127.0.0.1:{port}"]

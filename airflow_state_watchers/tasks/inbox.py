@@ -93,15 +93,7 @@ class Inbox:
         """Yield the objects that are not done, in order. Raises if the asset has events of another kind."""
         session, ended = self._opened(), False
         try:
-            for slot, numbers, payload in session.parts():
-                if payload["kind"] != S3_OBJECTS:
-                    raise InboxRefusal(
-                        f"asset {session.asset!r} has events of kind {payload['kind']!r}, which hold no objects."
-                    )
-                objects, positions = objects_of(payload), list(slot.positions)
-                for number in numbers:
-                    session.reached(number + 1)
-                    yield objects[positions[number - slot.start]]
+            yield from _objects(session)
             ended = True
         finally:
             session.pause(ended=ended)
@@ -170,6 +162,7 @@ class Inbox:
 
 
 def _objects(session: Session) -> Iterator[S3Object]:
+    """Hand out what is left of a session's take, object by object."""
     for slot, numbers, payload in session.parts():
         if payload["kind"] != S3_OBJECTS:
             raise InboxRefusal(

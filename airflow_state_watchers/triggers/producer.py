@@ -237,7 +237,7 @@ class WatermarkProducer(SharedStreamProducer):
 
     def _interrupt(self, found: Interrupted) -> None:
         """Drop what is in flight: its place has changed, and the next poll plans anew."""
-        log.log(found.level, "%s: %s", self._settings.name, found)
+        log.warning("%s: %s", self._settings.name, found)
         self._epoch += 1
         self._in_flight.clear()
         self._again = found.at_once

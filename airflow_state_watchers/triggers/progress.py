@@ -31,16 +31,15 @@ CLAIM_STEP = 0.1
 CLAIM_WARNING = 100
 """Steps to wait for another watcher of the same name to leave before saying so."""
 
-
 _MINE = (Verdict.UNCHANGED, Verdict.STALE, Verdict.LOST)
 
 
 class Interrupted(Exception):
     """The stored checkpoint is no longer this process's: plan anew. Never leaves the producer."""
 
-    def __init__(self, why: str, *, level: int = logging.WARNING, at_once: bool = True) -> None:
+    def __init__(self, why: str, *, at_once: bool = True) -> None:
         super().__init__(why)
-        self.level, self.at_once = level, at_once
+        self.at_once = at_once
 
 
 class Progress:

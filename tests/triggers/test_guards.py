@@ -114,11 +114,10 @@ async def test_a_blocked_loop_does_not_use_the_guard_up(runner: Runner, source: 
     await runner.event()
     runner.confirm()
     await asyncio.sleep(0.05)
-    cancelling = asyncio.get_running_loop().call_later(0.5, lambda: tasks.append(asyncio.create_task(runner.cancel())))
     tasks: list[asyncio.Task[None]] = []
+    asyncio.get_running_loop().call_later(0.5, lambda: tasks.append(asyncio.create_task(runner.cancel())))
     time.sleep(3)  # noqa: ASYNC251 - the point of the test
     await until(lambda: tasks and tasks[0].done())
-    assert cancelling.when() > 0
     assert stored(store)["watermark"] is None
 
 

@@ -153,12 +153,11 @@ def test_metrics_go_through_airflows_stats(monkeypatch: pytest.MonkeyPatch) -> N
     assert seen["state_watchers.events"] == (1, tags)
 
 
-def test_one_short_log_line_for_each_event_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_our_own_log_lines_name_no_item(caplog: pytest.LogCaptureFixture) -> None:
     world = World(start="earliest", max_items=1)
     for number in range(3):
         world.source.put(f"k{number}")
-    world.poll(0)
-    caplog.clear()
-    caplog.set_level(logging.INFO)
-    world.poll()
+    caplog.set_level(logging.DEBUG, logger="airflow_state_watchers")
+    assert world.poll() == ["k0", "k1", "k2"]
+    assert "generation 1 begins" in caplog.text
     assert "k1" not in caplog.text
