@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import count
 from typing import Any
 
 from airflow_state_watchers.core.position import Item, Position, identity_of
+from airflow_state_watchers.core.uploads import Upload, upload_id
 from airflow_state_watchers.ports import Clock, Source
 
 
@@ -89,6 +91,9 @@ class _Stored:
 class InMemorySource:
     """A source of objects in memory: set it as a trigger's ``source``. Stamps and its own time have whole seconds, as S3's.
 
+    As on AWS an object uploaded in parts (:meth:`begin_upload`, :meth:`complete`) is stamped with the time its upload began.
+    ``lists_uploads = False`` makes it a source that does not say which uploads are in progress.
+
     ``clock`` is the source's own; give the harness the same to let both move together. ``error`` is raised by the next
     polls for as long as it is set.
     """
@@ -96,7 +101,10 @@ class InMemorySource:
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Any = clock or FrozenClock()
         self.error: Exception | None = None
+        self.lists_uploads = True
         self._objects: dict[str, _Stored] = {}
+        self._uploads: dict[str, Upload] = {}
+        self._numbers = count()
 
     def put(
         self, key: str, *, etag: str = "etag", size: int = 1, at: datetime | None = None, appears_after: float = 0
@@ -111,6 +119,19 @@ class InMemorySource:
     def delete(self, key: str) -> None:
         self._objects.pop(key, None)
 
+    def begin_upload(self, key: str) -> str:
+        """Begin a multipart upload; return its id."""
+        upload = upload_id(f"{key} {next(self._numbers)}")
+        self._uploads[upload] = Upload(key, upload, self.clock.now().replace(microsecond=0))
+        return upload
+
+    def complete(self, upload: str, *, etag: str = "etag-2", size: int = 1) -> None:
+        done = self._uploads.pop(upload)
+        self.put(done.key, etag=etag, size=size, at=done.initiated)
+
+    def abort(self, upload: str) -> None:
+        del self._uploads[upload]
+
     def fields(self) -> dict[str, Any]:
         return {"kind": "memory"}
 
@@ -118,9 +139,11 @@ class InMemorySource:
         if self.error is not None:
             raise self.error
         now = self.clock.now()
-        return InMemoryScan(
-            now.replace(microsecond=0), [stored.item for stored in self._objects.values() if stored.visible <= now]
-        )
+        uploads = list(self._uploads.values()) if self.lists_uploads else None
+        return InMemoryScan(now.replace(microsecond=0), self._visible, uploads)
+
+    def _visible(self) -> list[Item]:
+        return [stored.item for stored in self._objects.values() if stored.visible <= self.clock.now()]
 
     async def aclose(self) -> None:
         """Nothing is held open."""
@@ -128,14 +151,25 @@ class InMemorySource:
 
 @dataclass
 class InMemoryScan:
-    now: datetime
-    items: Sequence[Item]
-    listed: int = 0
+    """Shows the uploads of the moment at which it was opened, and the objects of the moment at which it is read."""
 
-    async def pages(self, low: datetime | None, high: datetime) -> AsyncGenerator[Sequence[Item], None]:
-        self.listed = len(self.items)
+    now: datetime
+    items: Callable[[], Sequence[Item]]
+    uploads: Sequence[Upload] | None = None
+    note: str | None = None
+    listed: int = 0
+    cursor: str | None = None
+
+    async def pages(
+        self, low: datetime | None, high: datetime, *, also: Collection[str] = (), after: str | None = None
+    ) -> AsyncGenerator[Sequence[Item], None]:
+        items = self.items()
+        self.listed = len(items)
         wanted = [
-            item for item in self.items if (low is None or item.position.value >= low) and item.position.value < high
+            item
+            for item in items
+            if item.position.value < high
+            and (low is None or item.position.value >= low or item.position.tiebreak in also)
         ]
         for start in range(0, len(wanted), 1000):
             yield wanted[start : start + 1000]

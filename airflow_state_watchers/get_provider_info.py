@@ -81,6 +81,16 @@ def get_provider_info() -> dict[str, Any]:
                         "example": None,
                         "default": "8",
                     },
+                    "list_concurrency": {
+                        "description": (
+                            "How many pages of one watcher's listing may be on their way at once. "
+                            "A large prefix is listed in so many ranges, dated\npartitions side by side.\n"
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "integer",
+                        "example": None,
+                        "default": "4",
+                    },
                     "max_backoff": {
                         "description": (
                             "The longest wait, in seconds, between two tries while a source keeps failing.\n"

@@ -5,11 +5,12 @@ Every port has an in-memory double in :mod:`airflow_state_watchers.testing`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_state_watchers.core.position import Item
+from airflow_state_watchers.core.uploads import Upload
 
 
 class Scan(Protocol):
@@ -18,11 +19,23 @@ class Scan(Protocol):
     now: datetime
     """The source's own clock, read once at the beginning of the look; it does not move during the poll."""
 
+    uploads: Sequence[Upload] | None
+    """The multipart uploads that were in progress at ``now``; ``None`` where the source did not say."""
+
+    note: str | None
+    """What this look cannot see, and what to do about it, for people; ``None`` if there is nothing to say."""
+
     listed: int
     """How many items the listing has shown so far, within the asked span or not."""
 
-    def pages(self, low: datetime | None, high: datetime) -> AsyncGenerator[Sequence[Item], None]:
-        """Yield all items with ``low <= value < high`` (``None``: from the beginning), in any order.
+    cursor: str | None
+    """After a complete :meth:`pages`, for a source in the order of keys: all keys up to this one are older than ``low``."""
+
+    def pages(
+        self, low: datetime | None, high: datetime, *, also: Collection[str] = (), after: str | None = None
+    ) -> AsyncGenerator[Sequence[Item], None]:
+        """Yield all items with ``low <= value < high`` (``None``: from the beginning), in any order; of the keys ``also``
+        whatever has ``value < high``. A source in the order of keys leaves out the others up to ``after``.
 
         Ends only when the listing is complete; an incomplete listing raises a
         :class:`~airflow_state_watchers.exceptions.SourceError` and so advances nothing.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from airflow_state_watchers.core import uploads
 from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.position import Item, Position
+from airflow_state_watchers.core.uploads import Upload, UploadSegment
 
 MAX_REPLACED = 8
 
@@ -30,6 +32,14 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a listing in the order of keys may begin: every key up to ``key`` was last modified before ``below``."""
+
+    key: str
+    below: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Everything stored for one watcher. ``None`` as watermark or frontier is the beginning of all positions.
 
@@ -38,6 +48,8 @@ class Checkpoint:
     - ``generation``: how often a person or a reset moved the watermark, plus one.
     - ``origin``: drawn when the first checkpoint was made, so that batch ids never repeat after a loss of the state.
     - ``last_batch``: the last committed batch of this generation.
+    - ``uploads``: multipart uploads whose objects may appear late; ``upload_segments``: as they were last stored.
+    - ``cursor``: where a listing in the order of keys may begin.
     - ``dropped``: segment names that nothing names any more and that may still be stored.
     - ``by`` and ``n``: which process wrote it, and the how-manieth write it was.
     """
@@ -51,6 +63,9 @@ class Checkpoint:
     last_batch: str | None = None
     intents: tuple[Intent, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
+    uploads: tuple[Upload, ...] = ()
+    upload_segments: tuple[UploadSegment, ...] = ()
+    cursor: Cursor | None = None
     dropped: tuple[str, ...] = ()
     by: str = ""
     n: int = 0
@@ -82,6 +97,7 @@ class Checkpoint:
             frontier=frontier,
             last_batch=intent.batch_id,
             intents=tuple(known for known in self.intents if known.batch_id != intent.batch_id),
+            uploads=uploads.committed(self.uploads, items),
         )
         return moved.with_ledger(ledger).pruned(lookback)
 
@@ -98,24 +114,41 @@ class Checkpoint:
         """
         if self.frontier is None or self.frontier == self.watermark:
             return self
-        try:
-            false = self.frontier.value - lookback > horizon
-        except OverflowError:
-            false = False
-        return replace(self, frontier=self.watermark) if false else self
+        low = self.low(lookback)
+        return replace(self, frontier=self.watermark) if low is not None and low > horizon else self
 
     def pruned(self, lookback: timedelta) -> Checkpoint:
         """Forget identities that no poll reads again: those older than ``lookback`` behind the watermark.
 
         The frontier, which is ahead of it, may turn out to be false (:meth:`credible`).
         """
-        if self.watermark is None:
-            return self
-        try:
-            before = self.watermark.value - lookback
-        except OverflowError:
-            return self
-        return self.with_ledger(self.ledger.pruned(before))
+        before = None if self.watermark is None else minus(self.watermark.value, lookback)
+        return self if before is None else self.with_ledger(self.ledger.pruned(before))
+
+    def seen(self, found: Sequence[Item] | None, cursor: Cursor | None) -> Checkpoint:
+        """Return the checkpoint after a complete listing: what it showed ``found`` new (``None``: not all of it was taken),
+        and where the next listing may begin."""
+        kept = self.uploads if found is None else uploads.scanned(self.uploads, found)
+        return replace(self, uploads=kept, cursor=cursor)
+
+    def low(self, lookback: timedelta) -> datetime | None:
+        """The smallest value that a poll reads: ``lookback`` behind the frontier; ``None``: from the beginning."""
+        return None if self.frontier is None else minus(self.frontier.value, lookback)
+
+    def after(self, lookback: timedelta) -> str | None:
+        """The key after which a listing in the order of keys begins; ``None``: at the first key.
+
+        A cursor serves for as long as polls read nothing older than when it was set.
+        """
+        low, cursor = self.low(lookback), self.cursor
+        return cursor.key if cursor is not None and low is not None and low >= cursor.below else None
+
+    def with_packed_uploads(self, name: str) -> Checkpoint:
+        """Divide the uploads among segments for storing. Segments that are no longer named go to ``dropped``."""
+        packed = uploads.pack(self.uploads, self.upload_segments, name=name)
+        kept = {segment.name for segment in packed}
+        gone = tuple(segment.name for segment in self.upload_segments if segment.name not in kept)
+        return replace(self, upload_segments=packed, dropped=self.dropped + gone)
 
     def with_ledger(self, ledger: Ledger) -> Checkpoint:
         """Swap the ledger; segments that are no longer named go to ``dropped``."""
@@ -146,22 +179,19 @@ class Start:
 
     def low(self, lookback: timedelta) -> datetime | None:
         """Where the first look begins: what is older can never be read again."""
-        if self.watermark is None:
-            return None
-        try:
-            return self.watermark.value - lookback
-        except OverflowError:
-            return None
+        return None if self.watermark is None else minus(self.watermark.value, lookback)
 
     def sees(self, item: Item) -> bool:
         """Whether an item that the first look showed counts as seen."""
         return self.everything or (self.watermark is not None and item.position <= self.watermark)
 
-    def begin(self, base: Checkpoint, seen: Iterable[Item], *, segment: str) -> Checkpoint:
-        """Return the first checkpoint of the generation, on top of what the last one leaves to be deleted."""
+    def begin(self, base: Checkpoint, seen: Ledger) -> Checkpoint:
+        """Return the first checkpoint of the generation, on top of what the last one leaves to be deleted.
+
+        What counts as seen is in ``seen``. Uploads that the last generation remembered stay remembered.
+        """
         empty = replace(base.with_ledger(Ledger()), watermark=self.watermark, frontier=self.watermark)
-        clean = replace(empty, intents=(), last_batch=None)
-        return clean.with_ledger(clean.ledger.with_items(seen, name=segment))
+        return replace(empty, intents=(), last_batch=None, cursor=None).with_ledger(seen)
 
 
 def later(one: Position | None, other: Position | None) -> Position | None:
@@ -169,3 +199,16 @@ def later(one: Position | None, other: Position | None) -> Position | None:
     if one is None or other is None:
         return one or other
     return max(one, other)
+
+
+def cursor_of(key: str | None, low: datetime | None) -> Cursor | None:
+    """Return the cursor after a listing for values from ``low`` on, which said that up to ``key`` all are older."""
+    return None if key is None or low is None else Cursor(key, low)
+
+
+def minus(value: datetime, span: timedelta) -> datetime | None:
+    """A time so long before; ``None`` if there is none."""
+    try:
+        return value - span
+    except OverflowError:
+        return None

@@ -13,13 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
-from airflow_state_watchers.core.checkpoint import Checkpoint, Intent
-from airflow_state_watchers.core.ledger import Ledger, Segment
+from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Intent
+from airflow_state_watchers.core.ledger import Segment
 from airflow_state_watchers.core.position import IDENTITY_BYTES, Position
 
-VERSION = 1
+VERSION = 2
+"""Of a root. Version 1 knew neither uploads nor a cursor."""
+READABLE = (1, VERSION)
+SEGMENT_VERSION = 1
+
+T = TypeVar("T")
+_GONE = object()
 
 
 class Unreadable(ValueError):
@@ -39,6 +45,7 @@ class Root:
 
     checkpoint: Checkpoint
     segments: tuple[str, ...]
+    uploads: tuple[str, ...]
     writer: Writer
 
 
@@ -73,6 +80,7 @@ def load_time(text: str, where: str) -> datetime:
 
 
 def dump_root(checkpoint: Checkpoint) -> dict[str, Any]:
+    cursor = checkpoint.cursor
     root = {
         "v": VERSION,
         "name": checkpoint.name,
@@ -87,6 +95,8 @@ def dump_root(checkpoint: Checkpoint) -> dict[str, Any]:
             for intent in checkpoint.intents
         ],
         "segments": list(checkpoint.ledger),
+        "uploads": [segment.name for segment in checkpoint.upload_segments],
+        "cursor": {"key": cursor.key, "below": cursor.below.isoformat()} if cursor else None,
         "dropped": list(checkpoint.dropped),
         "by": checkpoint.by,
         "n": checkpoint.n,
@@ -99,34 +109,52 @@ def load_root(stored: Any, fallback: Checkpoint) -> Root:
     if not isinstance(stored, Mapping):
         raise Unreadable(f"the root is a {type(stored).__name__}, not an object")
     version = stored.get("v", VERSION)
-    if version != VERSION:
+    if type(version) is not int or version not in READABLE:
         raise Unreadable(
-            f"the root has version {version!r}; this release reads version {VERSION}: upgrade, or delete the key to reset"
+            f"the root has version {version!r}; this release reads up to version {VERSION}: upgrade, or delete the key to reset"
         )
     if "watermark" not in stored:
         raise Unreadable("the root has no watermark; put it back, or delete the key to reset")
     sealed = bool(stored.get("by")) and "n" in stored and stored.get("seal") == _seal(stored)
     watermark = load_position(stored["watermark"], "watermark")
-    if not sealed:
-        known = _known(stored, fallback)
-        return Root(replace(known, watermark=watermark), _names(stored, "segments"), Writer.PERSON)
-    try:
-        checkpoint = Checkpoint(
-            name=stored["name"],
-            source=stored["source"],
-            origin=stored["origin"],
-            watermark=watermark,
-            frontier=load_position(stored["frontier"], "frontier"),
-            generation=stored["generation"],
-            last_batch=stored["batch"],
-            intents=tuple(_load_intent(intent) for intent in stored["intents"]),
-            dropped=_names(stored, "dropped"),
-            by=stored["by"],
-            n=stored["n"],
-        )
-    except (KeyError, TypeError) as error:
-        raise Unreadable(f"the root is not complete ({error!r}); delete the key to reset") from None
-    return Root(checkpoint, _names(stored, "segments"), Writer.PROCESS)
+    known = _load_checkpoint(stored) if sealed else _known(stored, fallback)
+    writer = Writer.PROCESS if sealed else Writer.PERSON
+    return Root(replace(known, watermark=watermark), _names(stored, "segments"), _names(stored, "uploads"), writer)
+
+
+def _load_checkpoint(stored: Mapping[str, Any]) -> Checkpoint:
+    """Read what a process wrote, all but its watermark and its segments."""
+    intents, batch, frontier = (
+        _field(stored, "intents", list),
+        stored.get("batch", _GONE),
+        stored.get("frontier", _GONE),
+    )
+    return Checkpoint(
+        name=_field(stored, "name", str),
+        source=_field(stored, "source", dict),
+        origin=_field(stored, "origin", str),
+        frontier=load_position(None if frontier is None else _field(stored, "frontier", (str, dict)), "frontier"),
+        generation=_field(stored, "generation", int),
+        last_batch=None if batch is None else _field(stored, "batch", str),
+        intents=tuple(_load_intent(intent) for intent in intents),
+        cursor=_load_cursor(stored.get("cursor")),
+        dropped=_names(stored, "dropped"),
+        by=_field(stored, "by", str),
+        n=_field(stored, "n", int),
+    )
+
+
+def _field(stored: Any, key: str, kind: type[T] | tuple[type[T], ...]) -> T:
+    value = stored.get(key) if isinstance(stored, Mapping) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise Unreadable(f"the root is not complete ({key} is {value!r}); delete the key to reset")
+    return value
+
+
+def _load_cursor(stored: Any) -> Cursor | None:
+    if stored is None:
+        return None
+    return Cursor(_field(stored, "key", str), load_time(_field(stored, "below", str), "cursor.below"))
 
 
 def _known(stored: Mapping[str, Any], fallback: Checkpoint) -> Checkpoint:
@@ -148,11 +176,12 @@ def _names(stored: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
-def _load_intent(stored: Mapping[str, Any]) -> Intent:
-    upto = load_position(stored["upto"], "intents.upto")
-    if upto is None:
-        raise Unreadable("an intent has no end; delete the key to reset")
-    return Intent(stored["batch"], upto, tuple(stored["replaces"]))
+def _load_intent(stored: Any) -> Intent:
+    batch, replaces = _field(stored, "batch", str), _field(stored, "replaces", list)
+    upto = load_position(stored.get("upto"), "intents.upto")
+    if upto is None or not all(isinstance(replaced, str) for replaced in replaces):
+        raise Unreadable("an intent is not complete; delete the key to reset")
+    return Intent(batch, upto, tuple(replaces))
 
 
 def _seal(root: Mapping[str, Any]) -> str:
@@ -162,13 +191,13 @@ def _seal(root: Mapping[str, Any]) -> str:
 
 def dump_segment(segment: Segment) -> dict[str, Any]:
     """Identities are one text of base64, 16 characters each."""
-    ids = base64.urlsafe_b64encode(b"".join(sorted(segment.identities))).decode("ascii")
-    return {"v": VERSION, "high": segment.high.isoformat(), "ids": ids}
+    ids = base64.urlsafe_b64encode(segment.identities).decode("ascii")
+    return {"v": SEGMENT_VERSION, "high": segment.high.isoformat(), "ids": ids}
 
 
 def load_segment(name: str, stored: Any) -> Segment:
-    if not isinstance(stored, Mapping) or stored.get("v") != VERSION:
-        raise Unreadable(f"segment {name} is not of version {VERSION}")
+    if not isinstance(stored, Mapping) or stored.get("v") != SEGMENT_VERSION:
+        raise Unreadable(f"segment {name} is not of version {SEGMENT_VERSION}")
     try:
         raw = base64.urlsafe_b64decode(stored["ids"].encode("ascii"))
         high = load_time(stored["high"], f"segment {name}: high")
@@ -178,10 +207,4 @@ def load_segment(name: str, stored: Any) -> Segment:
         raise Unreadable(f"segment {name} cannot be read: {error!r}") from None
     if len(raw) % IDENTITY_BYTES:
         raise Unreadable(f"segment {name} ends in the middle of an identity")
-    identities = (raw[start : start + IDENTITY_BYTES] for start in range(0, len(raw), IDENTITY_BYTES))
-    return Segment(name, high, frozenset(identities))
-
-
-def restored(root: Root, segments: list[Segment]) -> Checkpoint:
-    """Put the segments back under the checkpoint of a root."""
-    return replace(root.checkpoint, ledger=Ledger.of(segments))
+    return Segment(name, high, raw)

@@ -9,7 +9,9 @@ from datetime import datetime, timedelta, timezone
 from airflow_state_watchers.core.checkpoint import Checkpoint
 from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.position import Item, Position
+from airflow_state_watchers.core.uploads import Gone
 
+NONE_GONE = Gone()
 END = datetime.max.replace(tzinfo=timezone.utc)
 _TICK = timedelta(microseconds=1)
 
@@ -38,18 +40,10 @@ def plan(checkpoint: Checkpoint, now: datetime, *, settle: timedelta, lookback: 
     A poll reads again from ``lookback`` behind the frontier, up to the horizon (``now - settle``). While deliveries of an
     earlier process are not committed it reads what those deliveries had read, so that equal content makes equal batches.
     """
-    frontier = checkpoint.frontier
-    low = None if frontier is None else _minus(frontier.value, lookback)
+    low = checkpoint.low(lookback)
     if checkpoint.intents:
         return Window(low, checkpoint.intents[-1].upto)
     return Window(low, Position(now - settle))
-
-
-def _minus(value: datetime, span: timedelta) -> datetime | None:
-    try:
-        return value - span
-    except OverflowError:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +58,14 @@ class Selected:
 class Selection:
     """Collects the smallest ``limit`` new items of a window, whatever order the pages come in.
 
-    Memory is bounded by twice ``limit`` items. What is left out is larger than everything selected, and the next poll
-    reads it; :meth:`result` says so by a smaller ``upto``.
+    What an upload that is ``gone`` has made is new however old its stamp. Memory is bounded by twice ``limit`` items. What is
+    left out is larger than everything selected, and the next poll reads it; :meth:`result` says so by a smaller ``upto``.
     """
 
-    def __init__(self, window: Window, ledger: Ledger, *, limit: int) -> None:
+    def __init__(self, window: Window, ledger: Ledger, *, limit: int, gone: Gone = NONE_GONE) -> None:
         self._window = window
         self._ledger = ledger
+        self._gone = gone
         self._limit = limit
         self._items: list[Item] = []
         self._upto = window.upto
@@ -78,7 +73,9 @@ class Selection:
 
     def add(self, page: Iterable[Item]) -> None:
         for item in page:
-            if item.position in self._window and item.position <= self._upto and item.identity not in self._ledger:
+            if item.position > self._upto or item.identity in self._ledger:
+                continue
+            if item.position in self._window or self._gone.made(item):
                 self._items.append(item)
                 if len(self._items) >= 2 * self._limit:
                     self._cut()

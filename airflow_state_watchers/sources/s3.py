@@ -1,4 +1,4 @@
-"""Objects under a prefix of a bucket, by a full LIST of it.
+"""Objects under a prefix of a bucket, and the uploads in progress there.
 
 ``LastModified`` has whole seconds on AWS, so ties are normal: objects are ordered by ``LastModified``, then key. A version of
 an object is known by its key, ETag and ``LastModified`` *as listed*; other calls give the same instant in another precision.
@@ -10,37 +10,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Literal
 
-from airflow_state_watchers.exceptions import SourceError, SourceMissing, SourceUnavailable
+from airflow_state_watchers.core.uploads import Upload, upload_id
+from airflow_state_watchers.exceptions import SourceUnavailable
 from airflow_state_watchers.sources.key_filter import KeyFilter
-from airflow_state_watchers.sources.s3_listing import LISTING, Listing
+from airflow_state_watchers.sources.layout import Layout, Span
+from airflow_state_watchers.sources.s3_calls import Refused, S3Calls
+from airflow_state_watchers.sources.s3_listing import Listing
 from airflow_state_watchers.sources.s3_place import S3Place
-from airflow_state_watchers.sources.s3_scan import S3Scan
-
-if sys.version_info >= (3, 11):
-    from asyncio import timeout as deadline
-else:
-    # aiohttp brings it where it is needed. Not asyncio.wait_for: that of 3.10 can swallow a cancellation.
-    from async_timeout import timeout as deadline  # type: ignore[import-not-found,unused-ignore]
+from airflow_state_watchers.sources.s3_scan import S3Scan, instant
 
 __all__ = ["KeyFilter", "S3Scan", "S3Source"]
 
 log = logging.getLogger(__name__)
 
 EVERYTHING = KeyFilter()
+ASK_AGAIN = 900.0
+"""Seconds after which uploads are asked for again where the server has refused to list them."""
 
 
 class S3Source:
     """A prefix of a bucket as a :class:`~airflow_state_watchers.ports.Source`; ``prefix=""`` is the whole bucket.
 
     ``timeout`` (seconds) bounds one call with its retries. ``botocore_config`` takes the options of botocore's ``Config`` and,
-    as a connection does, ``signature_version="unsigned"``. The client is kept between polls, and made again of the connection
-    as it then is after an error that another connection can mend.
+    as a connection does, ``signature_version="unsigned"``. With ``lookback`` given, each look also asks for the multipart
+    uploads in progress, and says what of them ``lookback`` has to make up for where S3 does not tell. ``concurrency`` is how
+    many pages may be on their way at once.
     """
 
     def __init__(
@@ -48,7 +48,11 @@ class S3Source:
         bucket_name: str,
         *,
         prefix: str,
+        layout: Layout | None = None,
         key_filter: KeyFilter = EVERYTHING,
+        overwrites: Literal["deliver", "ignore"] = "deliver",
+        lookback: timedelta | None = None,
+        concurrency: int = 1,
         aws_conn_id: str | None = "aws_default",
         region_name: str | None = None,
         verify: bool | str | None = None,
@@ -64,8 +68,13 @@ class S3Source:
             botocore_config=botocore_config,
             timeout=timeout,
         )
-        self.key_filter = key_filter
-        self._client: Any = None
+        self.layout = layout or Layout(prefix)
+        self.key_filter, self.overwrites, self.concurrency = key_filter, overwrites, concurrency
+        self.calls = S3Calls(self.place)
+        self._lookback = lookback
+        self._refused: Refused | None = None
+        self._ask_again = 0.0
+        self._last: S3Scan | None = None
         self._missed_a_date = False
 
     def fields(self) -> dict[str, Any]:
@@ -74,72 +83,69 @@ class S3Source:
         return {"kind": "s3", "bucket": place.bucket, "prefix": place.prefix, "connection": place.aws_conn_id}
 
     async def open(self) -> S3Scan:
-        """Begin a poll with the first LIST call, whose ``Date`` is the poll's now."""
-        listing, date = await self._list(None)
-        return S3Scan(self.place, self.key_filter, self._time_of(date), listing, self.list_page)
+        """Begin a poll with its first call, whose ``Date`` is the poll's now: for uploads, or else for objects."""
+        uploads: Sequence[Upload] | None = None
+        first: Listing | None = None
+        date: str | None = None
+        if self._lookback is not None and (self._refused is None or time.monotonic() >= self._ask_again):
+            uploads, date = await self._uploads()
+        if uploads is None:
+            whole = self.layout == Layout(self.place.prefix)
+            listing, date = await self.calls.objects(Span(self.place.prefix), most=None if whole else 1)
+            first = listing if whole else None
+        self._last = S3Scan(
+            place=self.place,
+            layout=self.layout,
+            key_filter=self.key_filter,
+            now=self._time_of(date),
+            fetch=self.page,
+            first=first,
+            cuts=self._last.cuts if self._last else (),
+            most=self.concurrency,
+            overwrites=self.overwrites,
+            uploads=uploads,
+            note=self._refused.note(self.place, self._lookback)
+            if self._refused and self._lookback is not None
+            else None,
+        )
+        return self._last
 
-    async def aclose(self) -> None:
-        """Close the client. A later call makes a new one."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.__aexit__(None, None, None)
-
-    async def list_page(self, token: str | None) -> Listing:
-        """Fetch the first page of the listing, or the one that ``token`` leads to. Raises :class:`SourceError`."""
-        listing, _ = await self._list(token)
+    async def page(self, span: Span, token: str | None) -> Listing:
+        """Fetch the first page of a span's listing, or the one that ``token`` leads to. Raises :class:`SourceError`."""
+        listing, _ = await self.calls.objects(span, token)
         return listing
 
-    async def _list(self, token: str | None) -> tuple[Listing, str | None]:
-        """Fetch a page, and the ``Date`` of the response."""
-        request = {"Bucket": self.place.bucket, "Prefix": self.place.prefix, "EncodingType": "url"}
-        if token is not None:
-            request["ContinuationToken"] = token
+    async def aclose(self) -> None:
+        """Give back the client. A later call makes a new one."""
+        await self.calls.aclose()
+
+    async def _uploads(self) -> tuple[list[Upload] | None, str | None]:
+        """Return the uploads in progress, and the ``Date`` of the first answer; no uploads if S3 does not tell."""
+        uploads: list[Upload] = []
+        marker: tuple[str, str] | None = None
+        date: str | None = None
+        seen: set[tuple[str, str]] = set()
         while True:
-            reused = self._client is not None
+            answer = await self.calls.uploads(marker)
+            if isinstance(answer, Refused):
+                self._refused, self._ask_again = answer, time.monotonic() + ASK_AGAIN
+                return None, None
+            page, headers = answer
+            date = date or headers.get("date")
             try:
-                client = await self._connected()
-                async with deadline(self.place.timeout):
-                    response = await client.list_objects_v2(**request)
-            except SourceError:
-                raise
-            except Exception as error:
-                await self._fail(error, may_retry=reused)
-            else:
-                if LISTING not in response:
-                    raise SourceUnavailable(
-                        f"{self.place.uri}: the answer is no whole listing. "
-                        "Check the endpoint and the proxies on the way to it."
-                    )
-                return response[LISTING], response["ResponseMetadata"]["HTTPHeaders"].get("date")
-
-    async def _connected(self) -> Any:
-        if self._client is None:
-            build_client = await asyncio.to_thread(_import_builder, self.place)
-            try:
-                async with deadline(self.place.timeout):
-                    client = await asyncio.to_thread(build_client, self.place)
-            except (asyncio.TimeoutError, TimeoutError):
+                uploads += [Upload(key, upload_id(given), instant(began)) for key, given, began in page.entries()]
+            except ValueError:
                 raise SourceUnavailable(
-                    f"{self.place.uri}: Airflow and the credentials service did not provide {self.place.connection} within "
-                    f"{self.place.timeout:g} s. If they are only slow, raise [state_watchers] source_timeout."
+                    f"{self.place.uri}: cannot read the list of uploads. Check that the endpoint speaks S3's protocol."
                 ) from None
-            self._client = await client.__aenter__()
-        return self._client
-
-    async def _fail(self, error: Exception, *, may_retry: bool) -> None:
-        """Raise what a failed call means; return if it is to be made again at once, with a new client.
-
-        That is so when credentials that used to work ran out: a poll is not lost to what the connection already has anew.
-        """
-        from airflow_state_watchers.sources.s3_errors import explain
-
-        trouble = explain(error, self.place)
-        if trouble is None:
-            raise error
-        if trouble.rebuild:
-            await self.aclose()
-        if not (trouble.at_once and may_retry):
-            raise trouble.error from None
+            marker = page.next_marker
+            if marker is None:
+                self._refused = None
+                return uploads, date
+            if marker in seen:
+                raise SourceUnavailable(f"{self.place.uri}: the list of uploads does not advance. It is tried again.")
+            seen.add(marker)
+            await asyncio.sleep(0)
 
     def _time_of(self, date: str | None) -> datetime:
         try:
@@ -153,18 +159,6 @@ class S3Source:
                     self.place.uri,
                 )
             return datetime.now(timezone.utc)
-
-
-def _import_builder(place: S3Place) -> Callable[[S3Place], Any]:
-    """Import what takes seconds to import: in a thread, and outside any time-out."""
-    try:
-        from airflow_state_watchers.sources.s3_client import build_client
-    except ImportError as error:
-        raise SourceMissing(
-            f"{place.uri}: the Amazon provider with its async client cannot be imported ({error}). "
-            "Install airflow-provider-state-watchers[amazon]."
-        ) from error
-    return build_client
 
 
 def _date(header: str | None) -> datetime:

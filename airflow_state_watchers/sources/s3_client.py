@@ -22,6 +22,8 @@ from airflow_state_watchers.sources.s3_listing import read_in_thread
 from airflow_state_watchers.sources.s3_place import S3Place
 
 MAX_ATTEMPTS = 3
+CONNECTIONS = 50
+"""At most so many calls of all watchers that share a client are on their way at once; further ones wait."""
 
 
 def build_client(place: S3Place) -> Any:
@@ -82,6 +84,7 @@ def _limits(timeout: float) -> Config:
         connect_timeout=timeout / 3,
         read_timeout=timeout / 2,
         retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
+        max_pool_connections=CONNECTIONS,
         user_agent_extra="airflow-provider-state-watchers",
     )
 
@@ -98,7 +101,8 @@ async def _create(hook: S3Hook) -> Any:
         verify=hook.verify,
     )
     # botocore asks a pattern with an early wildcard before its own handler, which reads every body in search of an error.
-    client.meta.events.register_first("before-parse.*.ListObjectsV2", read_in_thread)
+    for operation in ("ListObjectsV2", "ListMultipartUploads"):
+        client.meta.events.register_first(f"before-parse.*.{operation}", read_in_thread)
     return client
 
 

@@ -112,7 +112,7 @@ def _explain_answer(error: boto.ClientError, place: S3Place) -> Trouble:
     if code == "RequestTimeTooSkewed":
         text = f"the clock of this machine differs too much from S3's ({seen}). Set it right."
         return Trouble(SourceDenied(f"{place.uri}: {text}"))
-    if error.operation_name != "ListObjectsV2":
+    if error.operation_name not in ("ListObjectsV2", "ListMultipartUploads"):
         text = (
             f"{_plain(error.operation_name)} is denied to {place.connection} ({seen}). Check its role and credentials."
         )
@@ -129,6 +129,11 @@ def _explain_answer(error: boto.ClientError, place: S3Place) -> Trouble:
         )
         return Trouble(SourceMissing(f"{place.uri}: {text}"), rebuild=True)
     return Trouble(SourceUnavailable(f"{place.uri}: S3 does not take the request ({seen})."), rebuild=True)
+
+
+def code_of(error: Exception) -> tuple[int, str]:
+    """Return the HTTP status and the code of an error that a service sent; 0 and no code for any other."""
+    return _facts(error)[:2] if isinstance(error, boto.ClientError) else (0, "")
 
 
 def _facts(error: boto.ClientError) -> tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""The XML of a LIST response, read so that the event loop is not held.
+"""The XML of the answers to the two calls of a poll, read so that the event loop is not held.
 
 botocore's own reader takes some 30 ms for a page of a thousand objects, on the loop, and then reads the body a second time to
 look for an error inside a 200. Both leave thousands of small objects behind, whose collection halts a large process for
@@ -8,14 +8,16 @@ longer than the reading. Here the body is read in a thread, in pieces, into flat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote_plus
 from xml.parsers import expat
 
 PIECE = 16 * 1024  # the interpreter is held for one piece at a time
-LISTING = "Listing"
-"""The key under which :func:`read_in_thread` leaves the :class:`Listing` in botocore's parsed response."""
+READ = "Read"
+"""The key under which :func:`read_in_thread` leaves what it read in botocore's parsed response."""
 
 
 @dataclass(slots=True)
@@ -35,71 +37,142 @@ class Listing:
         """Iterate over (key, LastModified, ETag, size)."""
         return zip(self.keys, self.modified, self.etags, self.sizes, strict=True)
 
+    def text(self, key: str) -> str:
+        """Return the exact key of one that was listed."""
+        return unquote_plus(key) if self.url_encoded else key
+
+    def up_to(self, key: str) -> Listing:
+        """Return the listing without what comes after a key; it goes on only if the key has not been reached."""
+        end = bisect_right(self.keys, _bytes(key), key=lambda listed: _bytes(self.text(listed)))
+        return self if end == len(self.keys) else self._first(end)
+
+    def only(self, key: str) -> Listing:
+        """Return the listing with this key alone, or empty. Of a listing by prefix it is the first."""
+        return self._first(1 if self.keys and self.text(self.keys[0]) == key else 0)
+
+    def _first(self, end: int) -> Listing:
+        return Listing(
+            self.keys[:end], self.modified[:end], self.etags[:end], self.sizes[:end], url_encoded=self.url_encoded
+        )
+
+
+@dataclass(slots=True)
+class UploadPage:
+    """One ``ListMultipartUploadsResult``: keys, ids and times of the uploads in progress as they were listed."""
+
+    keys: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    initiated: list[str] = field(default_factory=list)
+    url_encoded: bool = False
+    next_marker: tuple[str, str] | None = None
+    """Where the listing goes on: exact key and upload id; ``None`` after the last page."""
+
+    def entries(self) -> Iterator[tuple[str, str, str]]:
+        """Iterate over (exact key, UploadId, Initiated)."""
+        keys = map(unquote_plus, self.keys) if self.url_encoded else iter(self.keys)
+        return zip(keys, self.ids, self.initiated, strict=True)
+
 
 def read_listing(body: bytes) -> Listing | None:
     """Read the body of a LIST response; ``None`` for anything but one whole ``ListBucketResult``.
 
     A listing is whole if it says whether it goes on and, if it does, where, and if each object has a key, a time and a size.
     """
-    reader = _Reader()
-    try:
-        for start in range(0, len(body), PIECE):
-            reader.parser.Parse(body[start : start + PIECE], False)
-        reader.parser.Parse(b"", True)
-        return reader.listing()
-    except (expat.ExpatError, KeyError):
+    listing = Listing()
+
+    def add(entry: dict[str, str]) -> None:
+        listing.keys.append(entry["Key"])
+        listing.modified.append(entry["LastModified"])
+        listing.etags.append(entry.get("ETag", ""))
+        listing.sizes.append(entry["Size"])
+
+    result = _read(body, "ListBucketResult", "Contents", add)
+    if result is None:
         return None
+    listing.url_encoded = result.get("EncodingType") == "url"
+    if result["IsTruncated"] == "true":
+        listing.next_token = result.get("NextContinuationToken") or None
+        return listing if listing.next_token else None
+    return listing
+
+
+def read_uploads(body: bytes) -> UploadPage | None:
+    """Read the body of a ListMultipartUploads response; ``None`` for anything but one whole result."""
+    page = UploadPage()
+
+    def add(entry: dict[str, str]) -> None:
+        page.keys.append(entry["Key"])
+        page.ids.append(entry["UploadId"])
+        page.initiated.append(entry["Initiated"])
+
+    result = _read(body, "ListMultipartUploadsResult", "Upload", add)
+    if result is None:
+        return None
+    page.url_encoded = result.get("EncodingType") == "url"
+    if result["IsTruncated"] == "true":
+        marker = result.get("NextKeyMarker") or ""
+        marker = unquote_plus(marker) if page.url_encoded else marker
+        page.next_marker = (marker, result.get("NextUploadIdMarker") or "")
+        return page if marker else None
+    return page
 
 
 async def read_in_thread(
-    response_dict: dict[str, Any] | None, customized_response_dict: dict[str, Any], **_: Any
+    response_dict: dict[str, Any] | None, customized_response_dict: dict[str, Any], operation_model: Any, **_: Any
 ) -> None:
-    """Handle botocore's ``before-parse`` of ListObjectsV2: put the :class:`Listing` beside the parsed response.
+    """Handle botocore's ``before-parse`` of the two calls: put what was read beside the parsed response.
 
     A body that was read is taken away, so that botocore does not read it again. Every other body (an error inside a 200, a
     body that broke off) stays, for botocore to find out about and to try again.
     """
     if response_dict is None or response_dict["status_code"] != 200:
         return
-    listing = await asyncio.to_thread(read_listing, response_dict["body"])
-    if listing is not None:
-        customized_response_dict[LISTING] = listing
+    read = read_uploads if operation_model.name == "ListMultipartUploads" else read_listing
+    found = await asyncio.to_thread(read, response_dict["body"])
+    if found is not None:
+        customized_response_dict[READ] = found
         response_dict["body"] = b""
 
 
-class _Reader:
-    """Handlers for expat. They keep the text of the root's children and of the children of each ``Contents``."""
+def _read(body: bytes, root: str, entry: str, add: Callable[[dict[str, str]], None]) -> dict[str, str] | None:
+    """Read a result: call ``add`` with the children of each ``entry``, return the other children of its ``root``.
 
-    def __init__(self) -> None:
+    ``None`` for another root, a body that is not whole, an entry that ``add`` cannot take, or no word on whether it goes on.
+    """
+    reader = _Reader(entry, add)
+    try:
+        for start in range(0, len(body), PIECE):
+            reader.parser.Parse(body[start : start + PIECE], False)
+        reader.parser.Parse(b"", True)
+    except (expat.ExpatError, KeyError):
+        return None
+    whole = reader.root == root and reader.result.get("IsTruncated") in ("true", "false")
+    return reader.result if whole else None
+
+
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")
+
+
+class _Reader:
+    """Handlers for expat. They keep the text of the root's children and of the children of each entry."""
+
+    def __init__(self, entry: str, add: Callable[[dict[str, str]], None]) -> None:
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
         self.parser.CharacterDataHandler = self._data
         self.parser.EndElementHandler = self._end
-        self._listing = Listing()
-        self._root = ""
+        self.root = ""
+        self.result: dict[str, str] = {}
+        self._tag, self._add = entry, add
         self._depth = 0
         self._text = ""
         self._entry: dict[str, str] = {}
-        self._result: dict[str, str] = {}
-
-    def listing(self) -> Listing | None:
-        """Return what was read, if it is a listing that says whether and where it goes on."""
-        truncated = self._result.get("IsTruncated")
-        token = self._result.get("NextContinuationToken")
-        if (
-            self._root != "ListBucketResult"
-            or truncated not in ("true", "false")
-            or (truncated == "true" and not token)
-        ):
-            return None
-        self._listing.next_token = token if truncated == "true" else None
-        self._listing.url_encoded = self._result.get("EncodingType") == "url"
-        return self._listing
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if self._depth == 0:
-            self._root = tag
+            self.root = tag
         self._depth += 1
         self._text = ""
 
@@ -111,15 +184,8 @@ class _Reader:
         if self._depth == 2:
             self._entry[tag] = self._text
         elif self._depth == 1:
-            if tag == "Contents":
-                self._end_of_object()
+            if tag == self._tag:
+                self._add(self._entry)
             else:
-                self._result[tag] = self._text
+                self.result[tag] = self._text
             self._entry.clear()
-
-    def _end_of_object(self) -> None:
-        listing, entry = self._listing, self._entry
-        listing.keys.append(entry["Key"])
-        listing.modified.append(entry["LastModified"])
-        listing.etags.append(entry.get("ETag", ""))
-        listing.sizes.append(entry["Size"])

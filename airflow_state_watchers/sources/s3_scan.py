@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from urllib.parse import unquote_plus
+from typing import Literal
 
 from airflow_state_watchers.core.position import Item, Position, identity_of
+from airflow_state_watchers.core.uploads import Upload
 from airflow_state_watchers.exceptions import SourceUnavailable
 from airflow_state_watchers.sources.key_filter import KeyFilter
+from airflow_state_watchers.sources.layout import Layout, Span, cuts_of
+from airflow_state_watchers.sources.page_walk import FetchPage, Stuck, walk
 from airflow_state_watchers.sources.s3_listing import Listing
 from airflow_state_watchers.sources.s3_place import S3Place
 
@@ -18,69 +23,87 @@ BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 PIECE = 200
 """How many items are made before the event loop gets its turn: about 2 ms worth of them."""
 
-FetchPage = Callable[[str | None], Awaitable[Listing]]
-"""Fetches the first page of a listing (``None``) or the one that a continuation token leads to."""
 
-
+@dataclass(kw_only=True)
 class S3Scan:
-    """A :class:`~airflow_state_watchers.ports.Scan` of a prefix, of which the first page has been fetched already."""
+    """A :class:`~airflow_state_watchers.ports.Scan` of a prefix.
 
-    def __init__(self, place: S3Place, key_filter: KeyFilter, now: datetime, first: Listing, fetch: FetchPage) -> None:
-        self.now = now
-        self.listed = 0
-        self._place = place
-        self._filter = key_filter
-        self._first: Listing | None = first
-        self._fetch = fetch
+    ``first`` is the first page of the whole prefix, if it has been fetched already. ``cuts`` say where the listing is split;
+    after a complete one, where the next one may be.
+    """
 
-    async def pages(self, low: datetime | None, high: datetime) -> AsyncGenerator[Sequence[Item], None]:
-        """Yield for each page of the listing its wanted objects with ``low <= LastModified < high``, at most 200 at a time.
+    place: S3Place
+    layout: Layout
+    key_filter: KeyFilter
+    now: datetime
+    fetch: FetchPage
+    first: Listing | None = None
+    cuts: Sequence[str] = ()
+    most: int = 1
+    overwrites: Literal["deliver", "ignore"] = "deliver"
+    uploads: Sequence[Upload] | None = None
+    note: str | None = None
+    listed: int = 0
+    cursor: str | None = None
+    _is_old: bool = field(default=True, init=False)
+    """Whether everything listed so far is older than what was asked for."""
+
+    async def pages(
+        self, low: datetime | None, high: datetime, *, also: Collection[str] = (), after: str | None = None
+    ) -> AsyncGenerator[Sequence[Item], None]:
+        """Yield for each page of the listing its wanted objects with ``low <= LastModified < high``, at most 200 at a time, and
+        those of the keys ``also`` however old they are.
 
         Ends only after the last page. Raises :class:`~airflow_state_watchers.exceptions.SourceError` when a page fails or the
         listing does not advance. A second iteration lists again, from the first page.
         """
-        self.listed = 0
-        listing, self._first = self._first, None
-        if listing is None:
-            listing = await self._fetch(None)
-        tokens: set[str] = set()
-        last_key: str | None = None
-        while True:
-            if listing.keys:
-                if listing.keys[-1] == last_key:
-                    raise self._stuck()
-                last_key = listing.keys[-1]
+        self.listed, self.cursor, self._is_old = 0, after if self.layout.in_order else None, True
+        first, self.first = self.first, None
+        spans = self.layout.spans(low, self.now, after=after, cuts=self.cuts)
+        ends: list[str] = []
+        async for _, listing in self._walk(spans, first if spans == [Span(self.place.prefix)] else None):
             self.listed += len(listing.keys)
-            for items in self._items(listing, low or BEGINNING, high):
+            if listing.keys and listing.next_token is not None:
+                ends.append(listing.text(listing.keys[-1]))
+            for items in self._items(listing, low or BEGINNING, high, also):
                 yield items
                 await asyncio.sleep(0)
-            token = listing.next_token
-            if token is None:
-                return
-            if token in tokens:
-                raise self._stuck()
-            tokens.add(token)
-            listing = await self._fetch(token)
+        self.cuts = cuts_of(ends, self.most) if not self.layout.in_order else ()
+        single = [Span(key) for key in also if not any(key in span for span in spans)]
+        async for span, listing in self._walk(single, None):
+            for items in self._items(listing.only(span.prefix), low or BEGINNING, high, also):
+                yield items
 
-    def _stuck(self) -> SourceUnavailable:
-        return SourceUnavailable(
-            f"{self._place.uri}: the listing does not advance, S3 repeats a page. It is tried again."
-        )
+    async def _walk(self, spans: Sequence[Span], first: Listing | None) -> AsyncGenerator[tuple[Span, Listing], None]:
+        try:
+            async with aclosing(walk(spans, self.fetch, most=self.most, first=first)) as pages:
+                async for page in pages:
+                    yield page
+        except Stuck:
+            raise SourceUnavailable(
+                f"{self.place.uri}: the listing does not advance, S3 repeats a page. It is tried again."
+            ) from None
 
-    def _items(self, listing: Listing, low: datetime, high: datetime) -> Iterator[list[Item]]:
+    def _items(self, listing: Listing, low: datetime, high: datetime, also: Collection[str]) -> Iterator[list[Item]]:
         """Pick what is wanted. Most objects are outside the window, so the time is looked at first, and alone."""
         items: list[Item] = []
         for key, modified, etag, size in listing.entries():
             try:
                 value = instant(modified)
-                if value < low or value >= high:
+                if value < low and not (also and listing.text(key) in also):
+                    if self._is_old and self.layout.in_order:
+                        self.cursor = listing.text(key)
                     continue
-                name = unquote_plus(key) if listing.url_encoded else key
-                if is_wanted(self._filter, name, int(size)):
-                    items.append(item(name, value, int(size), etag, modified))
+                if value >= low:
+                    self._is_old = False
+                if value >= high:
+                    continue
+                name = listing.text(key)
+                if self._is_wanted(name, int(size)):
+                    items.append(self._item(name, value, int(size), etag, modified))
             except ValueError as error:
                 raise SourceUnavailable(
-                    f"{self._place.uri}: cannot read the listed object Key={key!r}, LastModified={modified!r}, Size={size!r}. "
+                    f"{self.place.uri}: cannot read the listed object Key={key!r}, LastModified={modified!r}, Size={size!r}. "
                     "Check that the endpoint speaks S3's protocol."
                 ) from error
             if len(items) == PIECE:
@@ -88,19 +111,20 @@ class S3Scan:
                 items = []
         yield items
 
+    def _is_wanted(self, key: str, size: int) -> bool:
+        """Ask the filter, except for the empty objects whose key ends in a slash: they only stand for a directory."""
+        return not (size == 0 and key.endswith("/")) and self.key_filter.accepts(key, size) and self.layout.has(key)
 
-def is_wanted(key_filter: KeyFilter, key: str, size: int) -> bool:
-    """Ask the filter, except for the empty objects whose key ends in a slash: they only stand for a directory."""
-    return not (size == 0 and key.endswith("/")) and key_filter.accepts(key, size)
+    def _item(self, key: str, value: datetime, size: int, etag: str, modified: str) -> Item:
+        """Make an item of a listed object. The identity takes ETag and LastModified as listed, the event takes them tidied.
 
-
-def item(key: str, value: datetime, size: int, etag: str, modified: str) -> Item:
-    """Make an item of a listed object. The identity takes ETag and LastModified as listed, the event takes them tidied."""
-    return Item(
-        position=Position(value, key),
-        identity=identity_of(key, etag, modified),
-        data={"key": key, "size": size, "etag": etag.strip('"'), "last_modified": value.isoformat()},
-    )
+        Where overwrites are ignored all versions of a key are one.
+        """
+        return Item(
+            position=Position(value, key),
+            identity=identity_of(key, etag, modified) if self.overwrites == "deliver" else identity_of(key),
+            data={"key": key, "size": size, "etag": etag.strip('"'), "last_modified": value.isoformat()},
+        )
 
 
 def instant(text: str) -> datetime:

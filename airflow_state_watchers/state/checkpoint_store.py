@@ -1,28 +1,23 @@
 """One watcher's checkpoint in an asset's state store.
 
-Keys: the root, which is the only commit; its marker, which tells a deleted root from a lost one; the ledger's segments;
-the health record. New segments are written under new names, then the root that names them, then the old ones are deleted:
-a crash between any two writes leaves either the old checkpoint or the new one.
+Keys: the root, which is the only commit; its marker, which tells a deleted root from a lost one; the segments of the ledger
+and of the uploads; the health record. New segments are written under new names, then the root that names them, then the old
+ones are deleted: a crash between any two writes leaves either the old checkpoint or the new one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_state_watchers.core.checkpoint import Checkpoint
-from airflow_state_watchers.core.codec import (
-    Root,
-    Unreadable,
-    dump_root,
-    dump_segment,
-    load_root,
-    load_segment,
-    restored,
-)
-from airflow_state_watchers.core.ledger import Segment
+from airflow_state_watchers.core.codec import Root, Unreadable, dump_root, dump_segment, load_root, load_segment
+from airflow_state_watchers.core.ledger import Ledger, Segment
+from airflow_state_watchers.core.upload_codec import dump_uploads, load_uploads
+from airflow_state_watchers.core.uploads import UploadSegment
 from airflow_state_watchers.core.verdict import Verdict, judge
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import StateStore
@@ -33,6 +28,8 @@ PREFIX = "state_watchers"
 MAX_KEY = 500
 """Airflow's key column holds 512 characters."""
 
+S = TypeVar("S", Segment, UploadSegment)
+
 
 class StoreRefused(CheckpointError):
     """The store did not take a write: the asset is not active, or the store is not reachable."""
@@ -40,7 +37,7 @@ class StoreRefused(CheckpointError):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look at the store showed. ``checkpoint`` is set for ADOPT (with its ledger) and MOVED (its watermark)."""
+    """What a look at the store showed. ``checkpoint`` is set for ADOPT (whole) and MOVED (its watermark and its uploads)."""
 
     verdict: Verdict
     checkpoint: Checkpoint | None = None
@@ -62,6 +59,25 @@ def _generation_of(marker: Any) -> int:
     return generation if type(generation) is int else 1
 
 
+def ledger_name(by: str, batch_id: str) -> str:
+    """Name the ledger's segment that a commit writes; short, as a root may name hundreds."""
+    return f"{by}-{batch_id[:12]}"
+
+
+def uploads_name(by: str, n: int) -> str:
+    """Name the uploads' segments that a process writes before its root number ``n``."""
+    return f"{by}-u{n}"
+
+
+def _orphans(checkpoint: Checkpoint) -> list[str]:
+    """Name what a process that died between a commit's segments and its root may have left behind."""
+    uploads = uploads_name(checkpoint.by, checkpoint.n + 1)
+    return [
+        *(ledger_name(checkpoint.by, intent.batch_id) for intent in checkpoint.intents),
+        *(f"{uploads}.{number}" for number in range(2 * len(checkpoint.upload_segments) or 1)),
+    ]
+
+
 class CheckpointStore:
     """Reads, judges and writes one watcher's checkpoint as the process ``by``.
 
@@ -73,64 +89,85 @@ class CheckpointStore:
         self._store = store
         self._name = name
         self._root, self._marker = key_of("", name), key_of("marker", name)
-        self._stored: dict[str, Segment] = {}
-        self._marked = False
+        self._stored: dict[str, Segment | UploadSegment] = {}
+        self._marked: int | None = None
+        """The generation that the stored marker names, once it is known."""
 
     async def look(self, mine: Checkpoint | None, blank: Checkpoint) -> Found:
-        """Read the root and say what it means. One operation, two where the root is gone or nobody has looked before."""
+        """Read the root and say what it means. One operation, more where the root is gone or nobody has looked before."""
         stored = await self._get(self._root)
-        marker = await self._get(self._marker) if stored is None or not self._marked else None
-        self._marked = stored is not None and (self._marked or marker is not None)
+        if stored is None or self._marked is None:
+            marker = await self._get(self._marker)
+            self._marked = None if marker is None else _generation_of(marker)
+            if stored is None and marker is not None:
+                # The asset may have been inactive when the root was read, and active again when the marker was.
+                stored = await self._get(self._root)
         root = self._read(stored, mine or blank) if stored is not None else None
-        verdict = judge(root, marked=marker is not None, mine=mine, by=self.by)
+        verdict = judge(root, marked=self._marked is not None, mine=mine, by=self.by)
+        known = max(self._marked or 0, mine.generation if mine else 0)
         if root is None:
             self._stored.clear()  # what was lost or deleted by hand took its segments along, or may have
-        if verdict is Verdict.RESET:
-            return Found(verdict, generation=max(_generation_of(marker), mine.generation if mine else 0))
-        if root is None or verdict in (Verdict.UNCHANGED, Verdict.STALE):
+            return Found(verdict, generation=known if verdict is Verdict.RESET else 0)
+        if verdict is Verdict.STALE:
+            self._stored.clear()  # who is behind may have deleted what is named here
+        if verdict in (Verdict.UNCHANGED, Verdict.STALE):
             return Found(verdict)
+        return await self._found(verdict, root, known, is_mine=mine is not None)
+
+    async def _found(self, verdict: Verdict, root: Root, known: int, *, is_mine: bool) -> Found:
+        """Read what a root names, as far as it is to be gone on with."""
+        parts = [part for name in root.uploads if (part := await self._load(name, load_uploads)) is not None]
+        uploads = tuple(upload for part in parts for upload in part.uploads)
+        checkpoint = replace(root.checkpoint, uploads=uploads, upload_segments=tuple(parts))
         if verdict is Verdict.MOVED:
-            self._marked = False  # the marker is written again, with the generation that begins
-            dropped = (*root.checkpoint.dropped, *root.segments)
-            known = max(root.checkpoint.generation, _generation_of(marker))
-            return Found(verdict, replace(root.checkpoint, dropped=dropped), known)
-        checkpoint = restored(root, await self._segments(root))
-        if mine is None:
-            # A process that died between a commit's segment and its root left that segment behind.
-            orphans = tuple(f"{checkpoint.by}-{intent.batch_id}" for intent in checkpoint.intents)
-            checkpoint = replace(checkpoint, dropped=(*checkpoint.dropped, *orphans))
-        return Found(verdict, checkpoint, checkpoint.generation)
+            dropped = (*checkpoint.dropped, *root.segments)
+            return Found(verdict, replace(checkpoint, dropped=dropped), max(checkpoint.generation, known))
+        ledger = Ledger()
+        for name in root.segments:
+            segment = await self._load(name, load_segment)
+            ledger = ledger if segment is None else ledger.with_segment(segment)
+        dropped = checkpoint.dropped if is_mine else (*checkpoint.dropped, *_orphans(checkpoint))
+        return Found(verdict, replace(checkpoint, ledger=ledger, dropped=dropped), checkpoint.generation)
 
     async def save(self, checkpoint: Checkpoint) -> Checkpoint:
         """Store a checkpoint and return it as stored: written by this process, one write later."""
-        new = replace(checkpoint, by=self.by, n=checkpoint.n + 1)
-        for segment in new.ledger.segments:
+        n = checkpoint.n + 1
+        new = replace(checkpoint, by=self.by, n=n).with_packed_uploads(uploads_name(self.by, n))
+        if self._marked is not None and self._marked != new.generation:
+            await self._mark(new.generation)  # first: no later reset may count from an older generation
+        segments: list[Segment | UploadSegment] = [*new.ledger.segments, *new.upload_segments]
+        for segment in segments:
             # A name alone says little: a root that was refused may have left other content under it.
             if self._stored.get(segment.name) != segment:
-                await self._set(self._segment_key(segment.name), dump_segment(segment))
+                stored = dump_segment(segment) if isinstance(segment, Segment) else dump_uploads(segment)
+                await self._set(self._segment_key(segment.name), stored)
                 self._stored[segment.name] = segment
         await self._set(self._root, dump_root(new))
-        if not self._marked:
-            await self._set(self._marker, {"v": 1, "generation": new.generation})
-            self._marked = True
-        return replace(new, dropped=await self._delete(new.dropped, keep=set(new.ledger)))
+        if self._marked is None:
+            await self._mark(new.generation)
+        kept = {segment.name for segment in segments}
+        return replace(new, dropped=await self._delete(new.dropped, keep=kept))
+
+    async def _mark(self, generation: int) -> None:
+        await self._set(self._marker, {"v": 1, "generation": generation})
+        self._marked = generation
 
     async def write_health(self, record: dict[str, Any]) -> None:
         await self._set(key_of("health", self._name), record)
 
-    async def _segments(self, root: Root) -> list[Segment]:
-        segments = []
-        for name in root.segments:
-            stored = await self._get(self._segment_key(name))
-            if stored is None:
-                log.error("%s: segment %s of the ledger is gone; what it knew may be delivered again", self._name, name)
-                continue
-            try:
-                segments.append(load_segment(name, stored))
-            except Unreadable as error:
-                raise CheckpointError(f"{self._name}: stored state cannot be read: {error}") from None
-            self._stored[name] = segments[-1]
-        return segments
+    async def _load(self, name: str, load: Callable[[str, Any], S]) -> S | None:
+        """Read a segment that the root names; one that is gone is said and left out."""
+        stored = await self._get(self._segment_key(name))
+        if stored is None:
+            log.error("%s: segment %s of its state is gone; what it knew may be delivered again, an upload that it "
+                      "remembered may be missed", self._name, name)  # fmt: skip
+            return None
+        try:
+            segment = load(name, stored)
+        except Unreadable as error:
+            raise CheckpointError(f"{self._name}: stored state cannot be read: {error}") from None
+        self._stored[name] = segment
+        return segment
 
     async def _delete(self, names: tuple[str, ...], *, keep: set[str]) -> tuple[str, ...]:
         """Delete segments that nothing names any more; return those that could not be deleted this time."""
@@ -154,7 +191,7 @@ class CheckpointStore:
             ) from None
 
     def _segment_key(self, segment: str) -> str:
-        return key_of("ledger", f"{segment}:{self._name}")
+        return key_of("uploads" if "-u" in segment else "ledger", f"{segment}:{self._name}")
 
     async def _get(self, key: str) -> Any:
         return await self._store.aget(key)

@@ -23,6 +23,7 @@ class Beginning:
     verdict: Verdict
     first: Checkpoint | None = None
     skipped: int = 0
+    listed: int = 0
     newest: datetime | None = None
     refused: bool = False
 

@@ -43,6 +43,7 @@ class Health:
     lag_seconds: float | None = None
     items: int = 0
     events: int = 0
+    note: str | None = None
     _written: datetime | None = None
     _measured: datetime | None = None
 
@@ -64,6 +65,12 @@ class Health:
             self.lag_seconds = max(0.0, (source_now - frontier.value).total_seconds())
             self._measured = now
             self._gauge("lag_seconds", self.lag_seconds)
+
+    def noted(self, note: str | None) -> None:
+        """Say once what the looks at the source cannot see, and once that they can again."""
+        if note != self.note:
+            log.log(logging.WARNING if note else logging.INFO, "%s: %s", self.watcher, note or "sees everything again")
+            self.note = note
 
     def committed(self, items: int) -> None:
         """An event is in Airflow's database and its checkpoint is stored."""
@@ -110,6 +117,8 @@ class Health:
             "last_error": self.last_error,
             "lag_seconds": self._lag(now),
             "watermark": _text(checkpoint.watermark.value) if checkpoint and checkpoint.watermark else None,
+            "note": self.note,
+            "uploads": len(checkpoint.uploads) if checkpoint else 0,
             "items": self.items,
             "events": self.events,
         }

@@ -19,8 +19,9 @@ from uuid import uuid4
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_state_watchers.core.batch import Batch, step
-from airflow_state_watchers.core.checkpoint import Checkpoint, later
+from airflow_state_watchers.core.checkpoint import Checkpoint, cursor_of, later
 from airflow_state_watchers.core.envelope import event_of
+from airflow_state_watchers.core.uploads import Gone
 from airflow_state_watchers.core.window import Selected, Selection, plan
 from airflow_state_watchers.ports import Clock, Scan
 from airflow_state_watchers.triggers.event import WatcherTriggerEvent
@@ -116,13 +117,14 @@ class WatermarkProducer(SharedStreamProducer):
         await self._all_committed()  # an earlier poll may have failed with deliveries on their way
         checkpoint = await self._progress.current(self._clock.now())
         scan = await self._settings.source.open()
+        self._health.noted(scan.note)
         if checkpoint is None:
             await self._progress.begin(scan, self._clock.now())
             # What was asked for is delivered at once; a watcher that starts at the latest has nothing to deliver yet.
             self._again = not self._progress.began_at_latest
             return
-        checkpoint = self._progress.credible(scan.now)
-        selected = await self._scan(checkpoint, scan)
+        checkpoint = self._progress.looked(scan)
+        checkpoint, selected = await self._scan(checkpoint, scan)
         frontier = later(checkpoint.frontier, selected.upto)
         self._health.scanned(self._clock.now(), source_now=scan.now, frontier=frontier)
         batches = step(checkpoint, selected, max_items=self._settings.max_items)
@@ -143,14 +145,18 @@ class WatermarkProducer(SharedStreamProducer):
         if self._epoch == epoch:
             self._again = bool(checkpoint.intents) or not selected.complete
 
-    async def _scan(self, checkpoint: Checkpoint, scan: Scan) -> Selected:
+    async def _scan(self, checkpoint: Checkpoint, scan: Scan) -> tuple[Checkpoint, Selected]:
+        """Read the window; return the checkpoint that knows what the whole listing has shown, and what is new."""
         window = plan(checkpoint, scan.now, settle=self._settings.settle, lookback=self._settings.lookback)
         limit = max(SELECTION_LIMIT, self._settings.max_in_flight * self._settings.max_items)
-        selection = Selection(window, checkpoint.ledger, limit=limit)
-        async with aclosing(scan.pages(window.low, window.high)) as pages:
+        gone = Gone.of(checkpoint.uploads)
+        selection = Selection(window, checkpoint.ledger, limit=limit, gone=gone)
+        after = checkpoint.after(self._settings.lookback)
+        async with aclosing(scan.pages(window.low, window.high, also=gone.by_key, after=after)) as pages:
             async for page in pages:
                 selection.add(page)
-        return selection.result()
+        selected = selection.result()
+        return self._progress.seen(checkpoint, selected, cursor_of(scan.cursor, window.low)), selected
 
     async def _intend(self, batch: Batch, epoch: int) -> Delivery:
         """Store that this batch is about to be delivered; an asset that takes no write gets no event."""

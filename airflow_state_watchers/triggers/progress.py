@@ -15,13 +15,15 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from airflow_state_watchers.core.batch import Batch
-from airflow_state_watchers.core.checkpoint import Checkpoint, Start
-from airflow_state_watchers.core.position import Item, Position
+from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Start, cursor_of, minus
+from airflow_state_watchers.core.ledger import Ledger
+from airflow_state_watchers.core.position import Position
+from airflow_state_watchers.core.uploads import looked, made
 from airflow_state_watchers.core.verdict import Verdict
-from airflow_state_watchers.core.window import END, Window
+from airflow_state_watchers.core.window import END, Selected, Window
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import Clock, Scan
-from airflow_state_watchers.state.checkpoint_store import CheckpointStore, Found, StoreRefused
+from airflow_state_watchers.state.checkpoint_store import CheckpointStore, Found, StoreRefused, ledger_name
 from airflow_state_watchers.triggers.beginning import Beginning
 from airflow_state_watchers.triggers.settings import Settings
 
@@ -122,32 +124,47 @@ class Progress:
             self._meet(found)
             raise Interrupted(f"the stored state changed while a new generation began ({found.verdict.value})")
 
-    def credible(self, now: datetime) -> Checkpoint:
-        """Return the checkpoint to poll with at the source's time ``now``; says so if its frontier cannot be true."""
+    def looked(self, scan: Scan) -> Checkpoint:
+        """Return the checkpoint to poll with, now that a look has begun; says so if its frontier cannot be true."""
         before = self.checkpoint
         assert before is not None
         settings = self._settings
-        self.checkpoint = before.credible(now - settings.settle, lookback=settings.lookback)
-        if self.checkpoint is not before:
+        checkpoint = before.credible(scan.now - settings.settle, lookback=settings.lookback)
+        if checkpoint is not before:
             log.error("%s: the source's clock says %s, but it was read up to %s before: one of the two is wrong. Reading "
-                      "again from the watermark", settings.name, now.isoformat(), before.frontier)  # fmt: skip
+                      "again from the watermark", settings.name, scan.now.isoformat(), before.frontier)  # fmt: skip
+        self.checkpoint = checkpoint
+        return self._looked(checkpoint, scan)
+
+    def seen(self, checkpoint: Checkpoint, selected: Selected, cursor: Cursor | None) -> Checkpoint:
+        """Go on from ``checkpoint``, now that its scan is complete; return it with what that has shown."""
+        self.checkpoint = checkpoint.seen(selected.items if selected.complete else None, cursor)
         return self.checkpoint
 
     async def _see(self, beginning: Beginning, scan: Scan) -> None:
         settings = self._settings
         start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
-        seen: list[Item] = []
+        base = self._looked(beginning.base, scan)
+        seen, label = Ledger(), f"{self.store.by}-g{base.generation}"
+        newest: datetime | None = None
         if start.watermark is not None:
             high = END if start.everything else Window(None, start.watermark).high
             async with aclosing(scan.pages(start.low(settings.lookback), high)) as pages:
                 async for page in pages:
-                    seen.extend(item for item in page if start.sees(item))
-        newest = max((item.position for item in seen), default=None)
+                    # What an upload made that was in progress a moment ago has not stood there before.
+                    old = [item for item in page if start.sees(item) and not made(base.uploads, item)]
+                    seen = seen.with_items(old, name=f"{label}-{len(seen):x}")
+                    newest = max([item.position.value for item in old] + ([newest] if newest else []), default=None)
         beginning.start = start
+        beginning.listed, beginning.newest = scan.listed, newest
         beginning.skipped = scan.listed if start.everything else len(seen)
-        beginning.newest = newest.value if newest else None
-        generation = beginning.base.generation
-        beginning.first = start.begin(beginning.base, seen, segment=f"{self.store.by}-g{generation}")
+        beginning.first = replace(start.begin(base, seen), cursor=cursor_of(scan.cursor, start.low(settings.lookback)))
+
+    def _looked(self, checkpoint: Checkpoint, scan: Scan) -> Checkpoint:
+        """Note which uploads are in progress, and which are not any more."""
+        ttl = self._settings.upload_ttl
+        oldest = None if ttl is None else minus(scan.now, ttl)
+        return replace(checkpoint, uploads=looked(checkpoint.uploads, scan.uploads, oldest=oldest))
 
     async def scanned(self, upto: Position, now: datetime, *, every: timedelta) -> None:
         """Note that a poll found nothing new up to ``upto``; stored once in ``every``, or to clear old intents."""
@@ -175,7 +192,7 @@ class Progress:
                 raise Interrupted("what was delivered has been planned anew meanwhile")
             checkpoint = await self._still_mine()
             for batch in batches:
-                segment = f"{self.store.by}-{batch.batch_id}"
+                segment = ledger_name(self.store.by, batch.batch_id)
                 checkpoint = checkpoint.commit(
                     batch.intent, batch.items, lookback=self._settings.lookback, segment=segment
                 )
@@ -209,7 +226,7 @@ class Progress:
         self._generation = max(self._generation, found.generation, mine.generation if mine else 0)
         generation = self._generation + 1
         if found.checkpoint is None:
-            base = self._blank if mine is None else replace(mine, intents=())
+            base = replace(self._blank, origin=uuid4().hex[:8]) if mine is None else replace(mine, intents=())
             self._begin_at(Beginning(replace(base, generation=generation), None, found.verdict))
             return
         stored = found.checkpoint

@@ -7,8 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from airflow_state_watchers.exceptions import WatcherArgumentError
+from airflow_state_watchers.sources.layout import Layout
+from airflow_state_watchers.sources.partitions import DatePattern
 from airflow_state_watchers.sources.s3 import KeyFilter, S3Source
-from airflow_state_watchers.triggers.arguments import choice, count, flag, plain, text
+from airflow_state_watchers.triggers.arguments import choice, count, flag, plain, seconds, text
+from airflow_state_watchers.triggers.settings import configured
 from airflow_state_watchers.triggers.watermark import WatermarkTrigger
 
 
@@ -21,15 +24,22 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
         delivers it.
     :param initial_value: begin with the objects last modified at this time (inclusive) instead.
     :param poll_interval: seconds, or a ``timedelta``, from one poll's beginning to the next one's.
-    :param order: ``"modified"``: any layout, by a full LIST of the prefix at each poll.
+    :param order: ``"modified"``: any layout, by a full LIST of the prefix at each poll. ``"key"``: keys only grow, so that each
+        poll lists no more than what came during ``lookback``.
+    :param date_pattern: a ``strftime`` pattern that follows the prefix in every key (``"dt=%Y-%m-%d/"``); a poll lists the
+        partitions from ``lookback`` ago, two before them and one after the current one.
+    :param timezone: the time zone of ``date_pattern``.
     :param key_pattern: a glob on the whole key, as in ``S3KeySensor``; with ``use_regex`` a regular expression.
     :param min_size: smaller objects (bytes) are left out. Directory markers always are.
+    :param overwrites: ``"ignore"``: an object whose key was delivered inside the lookback is not delivered again.
     :param name: the watcher's identity and state key; the default is ``s3://bucket/prefix``. Two assets that are watched
         with equal arguments need different names.
     :param on_source_change: what to do when bucket, prefix or connection changed under one name: ``"stop"`` loudly,
         ``"keep"`` the watermark, or ``"start"`` again.
     :param settle: how old an object must be, by S3's clock, before it is read.
     :param lookback: how far behind the frontier each poll looks again for objects that appeared late.
+    :param upload_ttl: multipart uploads in progress are remembered for so long, as their objects appear late; ``None`` for as
+        long as they last, 0 not at all.
     :param max_objects_per_event: a poll that found more makes several events.
     :param aws_conn_id: the Amazon provider's connection; ``None`` uses the environment's credentials.
     :param region_name: overrides the connection's region.
@@ -49,14 +59,18 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
         start: Literal["latest", "earliest"] = "latest",
         initial_value: datetime | None = None,
         poll_interval: float | timedelta = 60,
-        order: Literal["modified"] = "modified",
+        order: Literal["modified", "key"] = "modified",
+        date_pattern: str | None = None,
+        timezone: str = "UTC",
         key_pattern: str | None = None,
         use_regex: bool = False,
         min_size: int = 0,
+        overwrites: Literal["deliver", "ignore"] = "deliver",
         name: str | None = None,
         on_source_change: Literal["stop", "keep", "start"] = "stop",
         settle: float | timedelta = 2,
         lookback: float | timedelta = 3600,
+        upload_ttl: float | timedelta | None = 604800,
         max_objects_per_event: int = 1000,
         aws_conn_id: str | None = "aws_default",
         region_name: str | None = None,
@@ -67,10 +81,15 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
         self.bucket_name = _bucket(bucket_name)
         self.prefix = _prefix(prefix)
         self.name = None if name is None else text("name", name)
-        self.order = choice("order", order, ("modified",))
+        self.order = choice("order", order, ("modified", "key"))
+        self.date_pattern = None if date_pattern is None else text("date_pattern", date_pattern)
+        self.timezone = text("timezone", timezone)
+        self._layout = _layout(self.prefix, self.order, self.date_pattern, self.timezone)
         self.key_pattern = None if key_pattern is None else text("key_pattern", key_pattern)
         self.use_regex = flag("use_regex", use_regex)
         self.min_size = count("min_size", min_size, least=0)
+        self.overwrites = choice("overwrites", overwrites, ("deliver", "ignore"))
+        self.upload_ttl = None if upload_ttl is None else seconds("upload_ttl", upload_ttl)
         self.max_objects_per_event = count("max_objects_per_event", max_objects_per_event, most=100_000)
         self.aws_conn_id = None if aws_conn_id is None else text("aws_conn_id", aws_conn_id)
         self.region_name = None if region_name is None else text("region_name", region_name)
@@ -93,7 +112,11 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
         return S3Source(
             self.bucket_name,
             prefix=self.prefix,
+            layout=self._layout,
             key_filter=self._filter,
+            overwrites=self.overwrites,
+            lookback=None if self.upload_ttl == 0 else timedelta(seconds=self.lookback),
+            concurrency=max(1, int(configured("list_concurrency", 4))),
             aws_conn_id=self.aws_conn_id,
             region_name=self.region_name,
             verify=self.verify,
@@ -103,6 +126,21 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
 
     def event_fields(self) -> Mapping[str, Any]:
         return {"bucket": self.bucket_name}
+
+
+def _layout(prefix: str, order: str, date_pattern: str | None, timezone: str) -> Layout:
+    if date_pattern is None:
+        if timezone != "UTC":
+            raise WatcherArgumentError(
+                f"timezone={timezone!r} is the time zone of date_pattern, which is not given; give it, or leave timezone out"
+            )
+        return Layout(prefix, in_order=order == "key")
+    if order == "key":
+        raise WatcherArgumentError(
+            'order="key" and date_pattern are two ways to list less; leave one of them out (with dated partitions date_pattern '
+            "is the safer one)"
+        )
+    return Layout(prefix, dated=DatePattern(date_pattern, timezone))
 
 
 def _bucket(value: Any) -> str:
@@ -123,7 +161,8 @@ def _prefix(value: Any) -> str:
     if "{{" in value or "{%" in value:
         literal = value.split("{", 1)[0]
         raise WatcherArgumentError(
-            f"prefix={value!r} has a template, but a watcher belongs to no DAG run. Use what all keys share: prefix={literal!r}"
+            f"prefix={value!r} has a template, but a watcher belongs to no DAG run. Use prefix={literal!r}, and where a date "
+            'follows it date_pattern="dt=%Y-%m-%d/"'
         )
     return value
 

@@ -30,6 +30,7 @@ class Settings:
     initial_value: datetime | None = None
     on_source_change: Literal["stop", "keep", "start"] = "stop"
     event_fields: Mapping[str, Any] = field(default_factory=dict)
+    upload_ttl: timedelta | None = None
     max_in_flight: int = 8
     state_refresh: float = 300.0
 

@@ -45,6 +45,8 @@ class WatermarkTrigger(BaseEventTrigger):
     """The ``kind`` of this watcher's events."""
 
     clock: Clock = SystemClock()
+    upload_ttl: float | None = None
+    """Seconds for which a source's multipart uploads are remembered."""
     source: Source | None = None
     """Set in tests to a double; otherwise :meth:`build_source` makes one."""
     owners: dict[tuple[str, str], object] = {}  # noqa: RUF012 - one for all watchers of a process, on purpose
@@ -132,6 +134,7 @@ class WatermarkTrigger(BaseEventTrigger):
             initial_value=load_time(initial, "initial_value") if initial else None,
             on_source_change=self.on_source_change,
             event_fields=self.event_fields(),
+            upload_ttl=None if self.upload_ttl is None else timedelta(seconds=self.upload_ttl),
             max_in_flight=max(1, int(configured("max_in_flight", 8))),
             state_refresh=configured("state_refresh", 300),
         )

@@ -189,7 +189,7 @@ class Laws:
         watermark = load_position(root["watermark"], "watermark")
         frontier = load_position(root["frontier"], "frontier")
         assert later(watermark, frontier) == frontier, "the frontier is behind the watermark"
-        known = {key for name, stored in segments.items() for key in load_segment(name, stored).identities}
+        known = {key for name, stored in segments.items() for key in load_segment(name, stored)}
         assert known <= life.seen | life.delivered, "something counts as delivered that is not in Airflow's database"
         if not self.torn:
             assert watermark == life.top, "the watermark is not the greatest position that was committed"

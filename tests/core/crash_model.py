@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import types
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,10 +20,11 @@ from itertools import count, takewhile
 from typing import Any, Literal
 
 from airflow_state_watchers.core.batch import Batch, step
-from airflow_state_watchers.core.checkpoint import Checkpoint, later
+from airflow_state_watchers.core.checkpoint import Checkpoint, cursor_of, later
 from airflow_state_watchers.core.codec import load_position
 from airflow_state_watchers.core.envelope import event_of
 from airflow_state_watchers.core.position import Item
+from airflow_state_watchers.core.uploads import Gone, Upload
 from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.core.window import Selected, Selection, plan
 from airflow_state_watchers.exceptions import CheckpointError
@@ -145,10 +146,15 @@ class Scan:
     def __init__(self, world: World) -> None:
         self.now = world.source_now
         self.listed = 0
+        self.uploads: Sequence[Upload] | None = None
+        self.note: str | None = None
+        self.cursor: str | None = None
         self.beginner: Process | None = None
         self._world, self._opened = world, world.laws.order
 
-    async def pages(self, low: datetime | None, high: datetime) -> AsyncGenerator[Sequence[Item], None]:
+    async def pages(
+        self, low: datetime | None, high: datetime, *, also: Collection[str] = (), after: str | None = None
+    ) -> AsyncGenerator[Sequence[Item], None]:
         shown: dict[bytes, Item] = {}
         for first in (False, True):
             listing = [item for key, item in self._world.listing.items() if (key < "c") is first]
@@ -366,8 +372,8 @@ class Process:
         if checkpoint is None:
             await self._begin(scan)
             return
-        checkpoint = self.progress.credible(scan.now)
-        selected = await self._scan(checkpoint, scan)
+        checkpoint = self.progress.looked(scan)
+        checkpoint, selected = await self._scan(checkpoint, scan)
         batches = step(checkpoint, selected, max_items=world.settings.max_items)
         if not batches:
             await self.progress.scanned(selected.upto, world.now, every=FRONTIER_INTERVAL)
@@ -396,15 +402,18 @@ class Process:
         while self.in_flight:
             await stop("full")
 
-    async def _scan(self, checkpoint: Checkpoint, scan: Scan) -> Selected:
+    async def _scan(self, checkpoint: Checkpoint, scan: Scan) -> tuple[Checkpoint, Selected]:
         settings = self.world.settings
         window = plan(checkpoint, scan.now, settle=settings.settle, lookback=settings.lookback)
         limit = max(self.world.limit, settings.max_in_flight * settings.max_items)
-        selection = Selection(window, checkpoint.ledger, limit=limit)
-        async with aclosing(scan.pages(window.low, window.high)) as pages:
+        gone = Gone.of(checkpoint.uploads)
+        selection = Selection(window, checkpoint.ledger, limit=limit, gone=gone)
+        after = checkpoint.after(settings.lookback)
+        async with aclosing(scan.pages(window.low, window.high, also=gone.by_key, after=after)) as pages:
             async for page in pages:
                 selection.add(page)
-        return selection.result()
+        selected = selection.result()
+        return self.progress.seen(checkpoint, selected, cursor_of(scan.cursor, window.low)), selected
 
     async def _deliver(self, batch: Batch, poll: int, scan: Scan) -> None:
         self._intends = batch

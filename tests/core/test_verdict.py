@@ -17,7 +17,7 @@ ME, OTHER = "p1", "p2"
 
 
 def root(checkpoint: Checkpoint, writer: Writer = Writer.PROCESS) -> Root:
-    return Root(checkpoint, (), writer)
+    return Root(checkpoint, (), (), writer)
 
 
 def known(by: str, n: int, watermark: float = 5, **more: Any) -> Checkpoint:

@@ -136,3 +136,9 @@ async def rest_of(scan: Scan) -> None:
 
 async def keys_of(source: S3Source) -> list[str]:
     return [item.position.tiebreak for item in await look(source)]
+
+
+def client_of(source: S3Source) -> Any:
+    """The client that a source has leased."""
+    assert source.calls._shared is not None
+    return source.calls._shared.client

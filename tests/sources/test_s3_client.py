@@ -22,7 +22,7 @@ from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, _R
 
 from airflow_state_watchers.exceptions import SourceDenied, SourceMissing
 from airflow_state_watchers.sources.s3_client import _refresh_in_thread
-from tests.sources.conftest import Define, Lake, MakeSource
+from tests.sources.conftest import Define, Lake, MakeSource, client_of
 from tests.sources.faulty_proxy import FaultyProxy
 
 
@@ -110,7 +110,7 @@ async def test_a_role_is_assumed_and_its_credentials_are_renewed_in_a_thread(
     a_source = source(aws_conn_id=define("role", proxy.url, **role_at(proxy)))
     await a_source.open()
     assert [key[:4] for key in proxy.keys] == ["AKID", "ASIA"], "the connection's key for STS, the role's for S3"
-    a_source._client._request_signer._credentials._expiry_time = datetime.now(timezone.utc)
+    client_of(a_source)._request_signer._credentials._expiry_time = datetime.now(timezone.utc)
     await a_source.open()
     assert [key[:4] for key in proxy.keys] == ["AKID", "ASIA"] * 2
     assert len(threads) == 2

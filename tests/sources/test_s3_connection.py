@@ -9,7 +9,7 @@ import pytest
 from airflow_state_watchers.exceptions import SourceDenied, SourceMissing, SourceUnavailable
 from airflow_state_watchers.sources import s3_client
 from airflow_state_watchers.sources.s3_place import S3Place
-from tests.sources.conftest import FAR, SECRET, Define, Lake, MakeSource, keys_of, look
+from tests.sources.conftest import FAR, SECRET, Define, Lake, MakeSource, client_of, keys_of, look
 from tests.sources.faulty_proxy import FaultyProxy, error
 
 
@@ -126,4 +126,4 @@ async def test_the_region_is_the_arguments_then_the_connections(source: MakeSour
     for given, region in [(None, "us-east-1"), ("eu-west-3", "eu-west-3")]:
         a_source = source(region_name=given)
         await a_source.open()
-        assert a_source._client.meta.region_name == region
+        assert client_of(a_source).meta.region_name == region

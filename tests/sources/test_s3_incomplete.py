@@ -8,7 +8,7 @@ import pytest
 
 from airflow_state_watchers.exceptions import SourceUnavailable
 from airflow_state_watchers.sources import s3_client
-from tests.sources.conftest import FAR, Lake, MakeSource, keys_of, look, rest_of
+from tests.sources.conftest import FAR, Lake, MakeSource, client_of, keys_of, look, rest_of
 from tests.sources.faulty_proxy import Answer, Fault, FaultyProxy, error, reset, silence
 
 
@@ -65,11 +65,11 @@ async def test_a_page_that_does_not_come_in_time_is_an_error(
         lake.put(key)
     a_source = source(botocore_config={"read_timeout": 600, "retries": {"total_max_attempts": 1}})
     scan = await a_source.open()
-    a_source.place = replace(a_source.place, timeout=0.2)
+    a_source.calls.place = replace(a_source.calls.place, timeout=0.2)
     proxy.faults = [silence]
     with pytest.raises(SourceUnavailable, match=r"within 0\.2 s.*source_timeout"):
         await (look(a_source) if page == 0 else rest_of(scan))
-    a_source.place = replace(a_source.place, timeout=30)
+    a_source.calls.place = replace(a_source.calls.place, timeout=30)
     assert await keys_of(a_source) == list("abcd")
 
 
@@ -82,7 +82,7 @@ async def test_an_attempt_that_hangs_leaves_room_for_another(
     assert len(proxy.requests) > 1
     by_default = source(botocore_config=None)
     await by_default.open()
-    assert 2 * by_default._client.meta.config.read_timeout <= by_default.place.timeout
+    assert 2 * client_of(by_default).meta.config.read_timeout <= by_default.place.timeout
 
 
 async def test_a_token_that_does_not_advance_is_an_error(

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from airflow_state_watchers.sources.s3_listing import LISTING, PIECE, Listing, read_in_thread, read_listing
+from airflow_state_watchers.sources.s3_listing import (
+    PIECE,
+    READ,
+    Listing,
+    read_in_thread,
+    read_listing,
+)
 
 WHOLE = b"""<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>lake</Name><Prefix></Prefix>
@@ -73,5 +81,5 @@ async def test_only_a_body_that_was_read_is_taken_from_botocore() -> None:
     for body, status, taken in [(WHOLE, 200, True), (WHOLE[:-1], 200, False), (WHOLE, 503, False)]:
         response = {"status_code": status, "body": body}
         beside: dict[str, Listing] = {}
-        await read_in_thread(response, beside)
-        assert (response["body"] == b"", LISTING in beside) == (taken, taken)
+        await read_in_thread(response, beside, SimpleNamespace(name="ListObjectsV2"))
+        assert (response["body"] == b"", READ in beside) == (taken, taken)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from airflow_state_watchers.core.position import Item, Position, identity_of
 from airflow_state_watchers.exceptions import SourceUnavailable
 from airflow_state_watchers.sources.key_filter import KeyFilter
+from airflow_state_watchers.sources.layout import Layout, Span
 from airflow_state_watchers.sources.s3_listing import Listing
 from airflow_state_watchers.sources.s3_place import S3Place
 from airflow_state_watchers.sources.s3_scan import S3Scan, instant
@@ -17,6 +18,7 @@ from airflow_state_watchers.sources.s3_scan import S3Scan, instant
 PLACE = S3Place(
     bucket="lake", prefix="p/", aws_conn_id=None, region_name=None, verify=None, botocore_config=None, timeout=1
 )
+LAYOUT = Layout("p/")
 NOON = datetime(2026, 11, 1, 12, tzinfo=timezone.utc)
 LATE = NOON + timedelta(days=1)
 
@@ -39,13 +41,15 @@ class Pages:
         self.pages = pages
         self.fetched: list[str | None] = []
 
-    async def fetch(self, token: str | None) -> Listing:
+    async def fetch(self, span: Span, token: str | None) -> Listing:
         self.fetched.append(token)
         return self.pages[token]
 
     async def scan(self, key_filter: KeyFilter | None = None) -> S3Scan:
-        first = await self.fetch(None)
-        return S3Scan(PLACE, key_filter or KeyFilter(), NOON, first, self.fetch)
+        first = await self.fetch(LAYOUT.spans(None, NOON, after=None, cuts=())[0], None)
+        return S3Scan(
+            place=PLACE, layout=LAYOUT, key_filter=key_filter or KeyFilter(), now=NOON, first=first, fetch=self.fetch
+        )
 
 
 async def items_of(scan: S3Scan, low: datetime | None = None, high: datetime = LATE) -> list[Item]:

@@ -1,0 +1,157 @@
+"""Multipart uploads in progress, remembered until what they made has been seen.
+
+On AWS an object that was uploaded in parts is listed with the time at which its upload was *initiated*, from the moment it is
+complete: perhaps long after the watermark has passed that time. So each poll first asks for the uploads in progress. One that
+was remembered and is gone has been completed or aborted, and its key is looked up, however old the stamp. An upload initiated
+after the poll's first answer has a stamp that no horizon of this poll has passed, so none is missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from airflow_state_watchers.core.position import IDENTITY_BYTES, Item
+
+TOLERANCE = timedelta(seconds=1)
+"""How far an object's stamp may be from that of the upload that made it: both are given in whole seconds."""
+LOOKS = 2
+"""How often the key of an upload that is gone is looked up before it counts as aborted."""
+SEGMENT_BYTES = 24_000
+"""About how much of the uploads is stored under one key."""
+
+
+def upload_id(listed: str) -> str:
+    """Digest an UploadId, which can be long, to 96 bits."""
+    return hashlib.blake2b(listed.encode("utf-8", "surrogatepass"), digest_size=IDENTITY_BYTES).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One multipart upload.
+
+    ``missed`` counts the looks that did not show it any more. ``known`` are identities of versions that were delivered though
+    this upload was still in progress, and that carry a stamp as if it had made them.
+    """
+
+    key: str
+    id: str
+    initiated: datetime
+    missed: int = 0
+    known: tuple[bytes, ...] = ()
+
+    @property
+    def is_gone(self) -> bool:
+        return self.missed > 0
+
+    def made(self, item: Item) -> bool:
+        """Whether a version with this key and this stamp may be what this upload made, and is not known already."""
+        place = item.position
+        return (
+            place.tiebreak == self.key
+            and abs(place.value - self.initiated) <= TOLERANCE
+            and item.identity not in self.known
+        )
+
+
+def looked(known: Iterable[Upload], listed: Sequence[Upload] | None, *, oldest: datetime | None) -> tuple[Upload, ...]:
+    """Return what to remember after a look: what is in progress and not older than ``oldest``, and what is gone.
+
+    ``listed`` is ``None`` where S3 did not say what is in progress: then nothing more counts as gone.
+    """
+    if listed is None:
+        return tuple(replace(upload, missed=upload.missed + 1) if upload.is_gone else upload for upload in known)
+    before = {upload.id: upload for upload in known}
+    uploads = []
+    for upload in listed:
+        old = before.pop(upload.id, upload)
+        if oldest is None or upload.initiated >= oldest:
+            uploads.append(replace(old, missed=0) if old.is_gone else old)
+    return (*uploads, *(replace(upload, missed=upload.missed + 1) for upload in before.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The uploads whose keys a poll looks up, by key."""
+
+    by_key: Mapping[str, Sequence[Upload]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, uploads: Iterable[Upload]) -> Gone:
+        by_key: dict[str, list[Upload]] = {}
+        for upload in uploads:
+            if upload.is_gone:
+                by_key.setdefault(upload.key, []).append(upload)
+        return cls(by_key)
+
+    def made(self, item: Item) -> bool:
+        """Whether one of them made this version."""
+        return any(upload.made(item) for upload in self.by_key.get(item.position.tiebreak, ()))
+
+
+def made(uploads: Iterable[Upload], item: Item) -> bool:
+    """Whether one of them made this version."""
+    return any(upload.made(item) for upload in uploads)
+
+
+def scanned(uploads: Sequence[Upload], found: Iterable[Item]) -> tuple[Upload, ...]:
+    """Return what to remember after a complete scan that found these new versions: an upload that is gone and has made none
+    of them is forgotten at its last look."""
+    if not any(upload.missed >= LOOKS for upload in uploads):
+        return tuple(uploads)
+    by_key = _by_key(found)
+    return tuple(
+        upload
+        for upload in uploads
+        if upload.missed < LOOKS or any(upload.made(item) for item in by_key.get(upload.key, ()))
+    )
+
+
+def committed(uploads: Sequence[Upload], items: Iterable[Item]) -> tuple[Upload, ...]:
+    """Return what to remember once these versions are delivered. An upload that is gone and made one of them is done with."""
+    if not uploads:
+        return ()
+    by_key, kept = _by_key(items), []
+    for upload in uploads:
+        made = [item.identity for item in by_key.get(upload.key, ()) if upload.made(item)]
+        if made and upload.is_gone:
+            continue
+        kept.append(replace(upload, known=(*upload.known, *made)) if made else upload)
+    return tuple(kept)
+
+
+def _by_key(items: Iterable[Item]) -> dict[str, list[Item]]:
+    by_key: dict[str, list[Item]] = {}
+    for item in items:
+        by_key.setdefault(item.position.tiebreak, []).append(item)
+    return by_key
+
+
+@dataclass(frozen=True, slots=True)
+class UploadSegment:
+    """Some of the uploads, stored under one key. Like a ledger's segment it never changes once a root names it."""
+
+    name: str
+    uploads: tuple[Upload, ...]
+
+
+def pack(uploads: Sequence[Upload], stored: Sequence[UploadSegment], *, name: str) -> tuple[UploadSegment, ...]:
+    """Divide the uploads among segments by their ids, so that few segments change when few uploads do.
+
+    Segments that hold the same as a stored one are that one; the others are called ``name`` and a number.
+    """
+    weight = sum(len(upload.key.encode("utf-8", "surrogatepass")) + 90 + 20 * len(upload.known) for upload in uploads)
+    count = 1
+    while count * SEGMENT_BYTES < weight:
+        count *= 2
+    rows: dict[int, list[Upload]] = {}
+    for upload in uploads:
+        rows.setdefault(int(upload.id[:6], 16) % count, []).append(upload)
+    same = {segment.uploads: segment for segment in stored}
+    packed = []
+    for number, row in sorted(rows.items()):
+        content = tuple(sorted(row, key=lambda upload: upload.id))
+        packed.append(same.get(content) or UploadSegment(f"{name}.{number}", content))
+    return tuple(packed)
