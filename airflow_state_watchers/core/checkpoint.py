@@ -125,11 +125,10 @@ class Checkpoint:
         before = None if self.watermark is None else minus(self.watermark.value, lookback)
         return self if before is None else self.with_ledger(self.ledger.pruned(before))
 
-    def seen(self, found: Sequence[Item] | None, cursor: Cursor | None) -> Checkpoint:
-        """Return the checkpoint after a complete listing: what it showed ``found`` new (``None``: not all of it was taken),
-        and where the next listing may begin."""
-        kept = self.uploads if found is None else uploads.scanned(self.uploads, found)
-        return replace(self, uploads=kept, cursor=cursor)
+    def seen(self, new: Sequence[Item] | None, old: Sequence[Item], cursor: Cursor | None) -> Checkpoint:
+        """Return the checkpoint after a complete listing that showed these versions (``None``: not all that is new was taken);
+        the next one may begin at ``cursor``."""
+        return replace(self, uploads=uploads.scanned(self.uploads, new=new, old=old), cursor=cursor)
 
     def low(self, lookback: timedelta) -> datetime | None:
         """The smallest value that a poll reads: ``lookback`` behind the frontier; ``None``: from the beginning."""

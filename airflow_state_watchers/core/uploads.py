@@ -73,53 +73,53 @@ def looked(known: Iterable[Upload], listed: Sequence[Upload] | None, *, oldest: 
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """The uploads whose keys a poll looks up, by key."""
+class Remembered:
+    """Uploads by key, to ask of each version that a poll shows."""
 
     by_key: Mapping[str, Sequence[Upload]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, uploads: Iterable[Upload]) -> Gone:
+    def of(cls, uploads: Iterable[Upload]) -> Remembered:
         by_key: dict[str, list[Upload]] = {}
         for upload in uploads:
-            if upload.is_gone:
-                by_key.setdefault(upload.key, []).append(upload)
+            by_key.setdefault(upload.key, []).append(upload)
         return cls(by_key)
 
     def made(self, item: Item) -> bool:
-        """Whether one of them made this version."""
+        """Whether one of them may have made this version."""
         return any(upload.made(item) for upload in self.by_key.get(item.position.tiebreak, ()))
 
+    def gone(self) -> Remembered:
+        """Those whose keys a poll looks up."""
+        return Remembered.of(upload for row in self.by_key.values() for upload in row if upload.is_gone)
 
-def made(uploads: Iterable[Upload], item: Item) -> bool:
-    """Whether one of them made this version."""
-    return any(upload.made(item) for upload in uploads)
 
+def scanned(uploads: Sequence[Upload], *, new: Iterable[Item] | None, old: Iterable[Item]) -> tuple[Upload, ...]:
+    """Return what to remember after a complete scan.
 
-def scanned(uploads: Sequence[Upload], found: Iterable[Item]) -> tuple[Upload, ...]:
-    """Return what to remember after a complete scan that found these new versions: an upload that is gone and has made none
-    of them is forgotten at its last look."""
-    if not any(upload.missed >= LOOKS for upload in uploads):
-        return tuple(uploads)
-    by_key = _by_key(found)
-    return tuple(
-        upload
-        for upload in uploads
-        if upload.missed < LOOKS or any(upload.made(item) for item in by_key.get(upload.key, ()))
-    )
+    ``old`` are versions that it showed and that are delivered: no upload makes them again. An upload that is gone and has
+    made none of the ``new`` versions is forgotten at its last look (``None``: there were more than could be looked at).
+    """
+    known, made = _by_key(old), None if new is None else _by_key(new)
+    kept = []
+    for upload in uploads:
+        if made is not None and upload.missed >= LOOKS and not any(map(upload.made, made.get(upload.key, ()))):
+            continue
+        kept.append(_knowing(upload, known.get(upload.key, ())))
+    return tuple(kept)
 
 
 def committed(uploads: Sequence[Upload], items: Iterable[Item]) -> tuple[Upload, ...]:
     """Return what to remember once these versions are delivered. An upload that is gone and made one of them is done with."""
-    if not uploads:
-        return ()
-    by_key, kept = _by_key(items), []
-    for upload in uploads:
-        made = [item.identity for item in by_key.get(upload.key, ()) if upload.made(item)]
-        if made and upload.is_gone:
-            continue
-        kept.append(replace(upload, known=(*upload.known, *made)) if made else upload)
-    return tuple(kept)
+    by_key = _by_key(items) if uploads else {}
+    done = (upload for upload in uploads if upload.is_gone and any(map(upload.made, by_key.get(upload.key, ()))))
+    gone = {upload.id for upload in done}
+    return tuple(_knowing(upload, by_key.get(upload.key, ())) for upload in uploads if upload.id not in gone)
+
+
+def _knowing(upload: Upload, items: Iterable[Item]) -> Upload:
+    new = tuple(item.identity for item in items if upload.made(item))
+    return replace(upload, known=upload.known + new) if new else upload
 
 
 def _by_key(items: Iterable[Item]) -> dict[str, list[Item]]:

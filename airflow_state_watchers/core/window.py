@@ -9,9 +9,9 @@ from datetime import datetime, timedelta, timezone
 from airflow_state_watchers.core.checkpoint import Checkpoint
 from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.position import Item, Position
-from airflow_state_watchers.core.uploads import Gone
+from airflow_state_watchers.core.uploads import Remembered
 
-NONE_GONE = Gone()
+NO_UPLOADS = Remembered()
 END = datetime.max.replace(tzinfo=timezone.utc)
 _TICK = timedelta(microseconds=1)
 
@@ -48,24 +48,29 @@ def plan(checkpoint: Checkpoint, now: datetime, *, settle: timedelta, lookback: 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The new items of a window in order. ``upto`` is where they end: the window's end, or less if there were too many."""
+    """The new items of a window in order. ``upto`` is where they end: the window's end, or less if there were too many.
+
+    ``old`` are those that are delivered already and carry a stamp as if a remembered upload had made them.
+    """
 
     items: tuple[Item, ...]
     upto: Position
     complete: bool
+    old: tuple[Item, ...] = ()
 
 
 class Selection:
     """Collects the smallest ``limit`` new items of a window, whatever order the pages come in.
 
-    What an upload that is ``gone`` has made is new however old its stamp. Memory is bounded by twice ``limit`` items. What is
-    left out is larger than everything selected, and the next poll reads it; :meth:`result` says so by a smaller ``upto``.
+    What one of the ``uploads`` that are gone has made is new however old its stamp. Memory is bounded by twice ``limit`` items.
+    What is left out is larger than everything selected, and the next poll reads it; :meth:`result` says so by a smaller ``upto``.
     """
 
-    def __init__(self, window: Window, ledger: Ledger, *, limit: int, gone: Gone = NONE_GONE) -> None:
+    def __init__(self, window: Window, ledger: Ledger, *, limit: int, uploads: Remembered = NO_UPLOADS) -> None:
         self._window = window
         self._ledger = ledger
-        self._gone = gone
+        self._uploads, self._gone = uploads, uploads.gone()
+        self._old: list[Item] = []
         self._limit = limit
         self._items: list[Item] = []
         self._upto = window.upto
@@ -73,16 +78,19 @@ class Selection:
 
     def add(self, page: Iterable[Item]) -> None:
         for item in page:
-            if item.position > self._upto or item.identity in self._ledger:
+            if item.identity in self._ledger:
+                if self._uploads.made(item):
+                    self._old.append(item)
+            elif item.position > self._upto:
                 continue
-            if item.position in self._window or self._gone.made(item):
+            elif item.position in self._window or self._gone.made(item):
                 self._items.append(item)
                 if len(self._items) >= 2 * self._limit:
                     self._cut()
 
     def result(self) -> Selected:
         self._cut()
-        return Selected(tuple(self._items), self._upto, self._complete)
+        return Selected(tuple(self._items), self._upto, self._complete, tuple(self._old))
 
     def _cut(self) -> None:
         distinct = {item.identity: item for item in self._items}

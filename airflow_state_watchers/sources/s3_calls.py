@@ -49,7 +49,9 @@ class S3Calls:
         self.place = place
         self._shared: Shared | None = None
 
-    async def objects(self, span: Span, token: str | None = None, *, most: int | None = None) -> tuple[Listing, str | None]:
+    async def objects(
+        self, span: Span, token: str | None = None, *, most: int | None = None
+    ) -> tuple[Listing, str | None]:
         """Fetch a page of a span's listing, and the ``Date`` of the answer."""
         request: dict[str, Any] = {"Prefix": span.prefix, "EncodingType": "url"}
         if most is not None:

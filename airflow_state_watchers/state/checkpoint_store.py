@@ -90,6 +90,9 @@ class CheckpointStore:
         self._name = name
         self._root, self._marker = key_of("", name), key_of("marker", name)
         self._stored: dict[str, Segment | UploadSegment] = {}
+        self._n = 0
+        self._tried: set[str] = set()
+        """Segments of uploads that were written, or not, for a root that was said to have failed."""
         self._marked: int | None = None
         """The generation that the stored marker names, once it is known."""
 
@@ -131,8 +134,12 @@ class CheckpointStore:
 
     async def save(self, checkpoint: Checkpoint) -> Checkpoint:
         """Store a checkpoint and return it as stored: written by this process, one write later."""
-        n = checkpoint.n + 1
+        # A root that was said to have failed may stand there all the same: its number is not used for another one.
+        self._n = n = max(checkpoint.n, self._n) + 1
         new = replace(checkpoint, by=self.by, n=n).with_packed_uploads(uploads_name(self.by, n))
+        named = {segment.name for segment in (*new.ledger.segments, *new.upload_segments)}
+        new = replace(new, dropped=(*new.dropped, *(self._tried - named)))
+        self._tried |= {segment.name for segment in new.upload_segments if segment.name not in self._stored}
         if self._marked is not None and self._marked != new.generation:
             await self._mark(new.generation)  # first: no later reset may count from an older generation
         segments: list[Segment | UploadSegment] = [*new.ledger.segments, *new.upload_segments]
@@ -145,8 +152,8 @@ class CheckpointStore:
         await self._set(self._root, dump_root(new))
         if self._marked is None:
             await self._mark(new.generation)
-        kept = {segment.name for segment in segments}
-        return replace(new, dropped=await self._delete(new.dropped, keep=kept))
+        self._tried.clear()
+        return replace(new, dropped=await self._delete(new.dropped, keep=named))
 
     async def _mark(self, generation: int) -> None:
         await self._set(self._marker, {"v": 1, "generation": generation})

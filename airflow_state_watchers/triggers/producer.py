@@ -21,7 +21,7 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 from airflow_state_watchers.core.batch import Batch, step
 from airflow_state_watchers.core.checkpoint import Checkpoint, cursor_of, later
 from airflow_state_watchers.core.envelope import event_of
-from airflow_state_watchers.core.uploads import Gone
+from airflow_state_watchers.core.uploads import Remembered
 from airflow_state_watchers.core.window import Selected, Selection, plan
 from airflow_state_watchers.ports import Clock, Scan
 from airflow_state_watchers.triggers.event import WatcherTriggerEvent
@@ -149,10 +149,10 @@ class WatermarkProducer(SharedStreamProducer):
         """Read the window; return the checkpoint that knows what the whole listing has shown, and what is new."""
         window = plan(checkpoint, scan.now, settle=self._settings.settle, lookback=self._settings.lookback)
         limit = max(SELECTION_LIMIT, self._settings.max_in_flight * self._settings.max_items)
-        gone = Gone.of(checkpoint.uploads)
-        selection = Selection(window, checkpoint.ledger, limit=limit, gone=gone)
+        uploads = Remembered.of(checkpoint.uploads)
+        selection = Selection(window, checkpoint.ledger, limit=limit, uploads=uploads)
         after = checkpoint.after(self._settings.lookback)
-        async with aclosing(scan.pages(window.low, window.high, also=gone.by_key, after=after)) as pages:
+        async with aclosing(scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after)) as pages:
             async for page in pages:
                 selection.add(page)
         selected = selection.result()

@@ -18,7 +18,7 @@ from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Start, cursor_of, minus
 from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.position import Position
-from airflow_state_watchers.core.uploads import looked, made
+from airflow_state_watchers.core.uploads import Remembered, looked
 from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.core.window import END, Selected, Window
 from airflow_state_watchers.exceptions import CheckpointError
@@ -138,13 +138,14 @@ class Progress:
 
     def seen(self, checkpoint: Checkpoint, selected: Selected, cursor: Cursor | None) -> Checkpoint:
         """Go on from ``checkpoint``, now that its scan is complete; return it with what that has shown."""
-        self.checkpoint = checkpoint.seen(selected.items if selected.complete else None, cursor)
+        self.checkpoint = checkpoint.seen(selected.items if selected.complete else None, selected.old, cursor)
         return self.checkpoint
 
     async def _see(self, beginning: Beginning, scan: Scan) -> None:
         settings = self._settings
         start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
         base = self._looked(beginning.base, scan)
+        uploads = Remembered.of(base.uploads)
         seen, label = Ledger(), f"{self.store.by}-g{base.generation}"
         newest: datetime | None = None
         if start.watermark is not None:
@@ -152,7 +153,7 @@ class Progress:
             async with aclosing(scan.pages(start.low(settings.lookback), high)) as pages:
                 async for page in pages:
                     # What an upload made that was in progress a moment ago has not stood there before.
-                    old = [item for item in page if start.sees(item) and not made(base.uploads, item)]
+                    old = [item for item in page if start.sees(item) and not uploads.made(item)]
                     seen = seen.with_items(old, name=f"{label}-{len(seen):x}")
                     newest = max([item.position.value for item in old] + ([newest] if newest else []), default=None)
         beginning.start = start

@@ -15,6 +15,7 @@ from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.checkpoint import MAX_REPLACED, later
 from airflow_state_watchers.core.codec import load_position, load_segment
 from airflow_state_watchers.core.position import Item, Position
+from airflow_state_watchers.core.uploads import TOLERANCE, Upload
 
 Lineage = tuple[str, int]
 
@@ -85,6 +86,8 @@ class Laws:
         self.settle, self.lookback, self.latest = timedelta(seconds=settle), timedelta(seconds=lookback), latest
         self.items: dict[bytes, Item] = {}
         self.shown_at: dict[bytes, tuple[datetime, int]] = {}
+        self.late: set[bytes] = set()
+        self.uploads: list[Upload] = []
         self.lives: dict[Lineage, Life] = {}
         self.now: Lineage | None = None
         self.events: list[Event] = []
@@ -106,8 +109,11 @@ class Laws:
 
     # What happens.
 
-    def shown(self, item: Item, when: datetime) -> None:
+    def shown(self, item: Item, when: datetime, *, late: bool = False) -> None:
+        """A version has become visible; ``late``: an upload has made it, whose time it carries."""
         self.items[item.identity] = item
+        if late:
+            self.late.add(item.identity)
         self.order += 1
         self.shown_at[item.identity] = (when, self.order)
 
@@ -134,7 +140,8 @@ class Laws:
         assert places, "an empty batch"
         assert places == sorted(places), "a batch out of order"
         assert all(place.value < horizon for place in places), "an item that has not settled"
-        assert not event.identities & self.lives[event.lineage].seen, "what stood at the beginning is delivered"
+        stood = event.identities & self.lives[event.lineage].seen
+        assert all(map(self._is_ambiguous, stood)), "what stood at the beginning is delivered"
         for other in in_flight:
             assert not event.identities & other.identities, "one item is twice in flight"
             assert other.poll != event.poll or other.items[-1].position <= places[0], "batches out of order"
@@ -158,6 +165,8 @@ class Laws:
         life = self.lives[lineage]
         if not self.torn:
             again = {item.identity for item in batch.items} & life.committed
+            if self.lookback <= TOLERANCE:  # too short to have told what an upload might have made before it was known
+                again = {identity for identity in again if not self._is_ambiguous(identity)}
             assert not again, "what was committed is delivered again"
             assert batch.previous or not life.committed, "the chain begins anew within a generation"
 
@@ -198,7 +207,9 @@ class Laws:
             assert list(segments) == root["segments"], "the root names a segment that is not stored"
             if frontier is not None:
                 low = frontier.value - self.lookback
-                needed = {key for key in life.seen | life.committed if self.items[key].position.value >= low}
+                # What an upload may have made counts as seen only once that is told.
+                certain = {key for key in life.seen if not self._is_ambiguous(key)}
+                needed = {key for key in certain | life.committed if self.items[key].position.value >= low}
                 assert needed <= known, "the ledger has forgotten what is read again"
         life.watermark, life.frontier, life.known = watermark, frontier, known
         self.now = lineage
@@ -214,9 +225,18 @@ class Laws:
             life.forgive()
             self.torn = False
 
+    def _is_ambiguous(self, identity: bytes) -> bool:
+        """Whether a version carries a stamp as if an upload had made it."""
+        place = self.items[identity].position
+        return any(
+            upload.key == place.tiebreak and abs(upload.initiated - place.value) <= TOLERANCE for upload in self.uploads
+        )
+
     def _is_due(self, item: Item, life: Life) -> bool:
         if item.identity in life.seen:
             return False
+        if item.identity in self.late and self.shown_at[item.identity][1] > life.began:
+            return True
         if life.start is not None and item.position.value < life.start.value - self.lookback:
             return False
         shown, order = self.shown_at[item.identity]

@@ -24,7 +24,7 @@ from airflow_state_watchers.core.checkpoint import Checkpoint, cursor_of, later
 from airflow_state_watchers.core.codec import load_position
 from airflow_state_watchers.core.envelope import event_of
 from airflow_state_watchers.core.position import Item
-from airflow_state_watchers.core.uploads import Gone, Upload
+from airflow_state_watchers.core.uploads import Remembered, Upload, upload_id
 from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.core.window import Selected, Selection, plan
 from airflow_state_watchers.exceptions import CheckpointError
@@ -55,7 +55,12 @@ def stop(where: Stop) -> Generator[Stop, Answer, Answer]:
 
 
 def segment_key(name: str) -> str:
-    return key_of("ledger", f"{name}:{NAME}")
+    return key_of("uploads" if "-u" in name else "ledger", f"{name}:{NAME}")
+
+
+def named(root: dict[str, Any]) -> set[str]:
+    """The keys of all segments that a root names."""
+    return {segment_key(name) for name in (*root["segments"], *root["uploads"])}
 
 
 class World:
@@ -65,6 +70,9 @@ class World:
         self.laws, self.limit = laws, limit
         self.now = NOON
         self.listing: dict[str, Item] = {}
+        self.uploads: list[Upload] = []
+        self.forgiven: set[str] = set()
+        """Segments of processes that have not written a root yet: nobody can know of them if they are killed."""
         self.state: dict[str, str] = {}
         self.active = True
         self.written = ""
@@ -91,6 +99,18 @@ class World:
         self.listing[key] = new = item(stamp, key, etag=str(next(self._etags)))
         self.laws.shown(new, self.now)
 
+    def begin_upload(self, key: str) -> None:
+        upload = Upload(key, upload_id(str(next(self._etags))), self.source_now)
+        self.uploads.append(upload)
+        self.laws.uploads.append(upload)
+
+    def complete(self, upload: Upload) -> None:
+        """What an upload made is listed with the time at which it began."""
+        self.uploads.remove(upload)
+        stamp = (upload.initiated - NOON).total_seconds()
+        self.listing[upload.key] = new = item(stamp, upload.key, etag=str(next(self._etags)))
+        self.laws.shown(new, self.now, late=True)
+
     def stored_segments(self) -> set[str]:
         return {key for key in self.state if key not in (ROOT, MARKER)}
 
@@ -102,14 +122,16 @@ class World:
             self._write_root(process, text)
             return
         root = self.root()
-        if root and key in map(segment_key, root["segments"]) and not self.laws.torn:
+        if root and key in named(root) and not self.laws.torn:
             assert self.state.get(key) in (None, text), "a segment that the root names has changed"
+        if not process.has_written:
+            self.forgiven.add(key)
         self.state[key] = text
 
     def delete(self, key: str) -> None:
         root = self.root()
         if root and not self.laws.torn:
-            assert key not in map(segment_key, root["segments"]), "a segment that the root names is deleted"
+            assert key not in named(root), "a segment that the root names is deleted"
         self.state.pop(key, None)
 
     def _write_root(self, process: Process, text: str) -> None:
@@ -121,6 +143,8 @@ class World:
         if process.begins or lineage not in self.laws.lives:
             self.laws.begins(lineage, load_position(root["watermark"], "watermark"), process.look, moved=process.moves)
         process.means(lineage)
+        process.has_written = True
+        self.forgiven -= named(root)
         self.state[ROOT] = self.written = process.saw = text
         stored = {name: self.state.get(segment_key(name)) for name in root["segments"]}
         self.laws.stored(root, {name: json.loads(text) for name, text in stored.items() if text})
@@ -146,7 +170,7 @@ class Scan:
     def __init__(self, world: World) -> None:
         self.now = world.source_now
         self.listed = 0
-        self.uploads: Sequence[Upload] | None = None
+        self.uploads: Sequence[Upload] | None = list(world.uploads)
         self.note: str | None = None
         self.cursor: str | None = None
         self.beginner: Process | None = None
@@ -159,7 +183,10 @@ class Scan:
         for first in (False, True):
             listing = [item for key, item in self._world.listing.items() if (key < "c") is first]
             wanted = [
-                item for item in listing if (low is None or item.position.value >= low) and item.position.value < high
+                item
+                for item in listing
+                if (low is None or item.position.value >= low or item.position.tiebreak in also)
+                and item.position.value < high
             ]
             self.listed += len(listing)
             shown.update((item.identity, item) for item in wanted)
@@ -224,7 +251,7 @@ class Process:
         self.in_flight: list[Flight] = []
         self.look: Look | None = None
         self.saw: str | None = None
-        self.has_looked = False
+        self.has_looked = self.has_written = False
         self.again = self.begins = self.moves = False
         self._broken: AssertionError | None = None
         self._known: Checkpoint | None = None
@@ -406,10 +433,10 @@ class Process:
         settings = self.world.settings
         window = plan(checkpoint, scan.now, settle=settings.settle, lookback=settings.lookback)
         limit = max(self.world.limit, settings.max_in_flight * settings.max_items)
-        gone = Gone.of(checkpoint.uploads)
-        selection = Selection(window, checkpoint.ledger, limit=limit, gone=gone)
+        uploads = Remembered.of(checkpoint.uploads)
+        selection = Selection(window, checkpoint.ledger, limit=limit, uploads=uploads)
         after = checkpoint.after(settings.lookback)
-        async with aclosing(scan.pages(window.low, window.high, also=gone.by_key, after=after)) as pages:
+        async with aclosing(scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after)) as pages:
             async for page in pages:
                 selection.add(page)
         selected = selection.result()

@@ -18,7 +18,7 @@ from airflow_state_watchers.core import ledger
 from airflow_state_watchers.core.codec import dump_position, load_position
 from airflow_state_watchers.core.position import Position
 from tests.core.crash_laws import Laws
-from tests.core.crash_model import MARKER, ROOT, Process, World, segment_key
+from tests.core.crash_model import MARKER, ROOT, Process, World, named, segment_key
 from tests.core.items import KEYS, at
 
 EDGES = ("0", "1", "settle", "lookback", "settle + lookback")
@@ -100,6 +100,20 @@ class Crashes(RuleBasedStateMachine):
     def delete(self, number: int) -> None:
         listing = self.world.listing
         del listing[sorted(listing)[number % len(listing)]]
+
+    @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
+    def begin_uploads(self, keys: list[str]) -> None:
+        for key in keys:
+            self.world.begin_upload(key)
+
+    @precondition(lambda self: self.world.uploads)
+    @rule(number=st.integers(0, 5), completed=st.booleans())
+    def end_an_upload(self, number: int, completed: bool) -> None:
+        upload = self.world.uploads[number % len(self.world.uploads)]
+        if completed:
+            self.world.complete(upload)
+        else:
+            self.world.uploads.remove(upload)
 
     @rule(edge=st.sampled_from(EDGES), halves=st.integers(0, 2))
     def wait(self, edge: str, halves: int) -> None:
@@ -185,8 +199,8 @@ class Crashes(RuleBasedStateMachine):
         if self.keeps_order:
             root = self.world.root()
             assert root is not None
-            named = {segment_key(name) for name in (*root["segments"], *root["dropped"])}
-            assert self.world.stored_segments() <= named, "segments that nobody will ever delete"
+            known = named(root) | set(map(segment_key, root["dropped"]))
+            assert self.world.stored_segments() <= known | self.world.forgiven, "segments that nobody will ever delete"
 
     def finish(self, process: Process) -> None:
         for _ in range(100):
