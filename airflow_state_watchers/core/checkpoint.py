@@ -125,11 +125,6 @@ class Checkpoint:
         before = None if self.watermark is None else minus(self.watermark.value, lookback)
         return self if before is None else self.with_ledger(self.ledger.pruned(before))
 
-    def seen(self, new: Sequence[Item] | None, old: Sequence[Item], cursor: Cursor | None) -> Checkpoint:
-        """Return the checkpoint after a complete listing that showed these versions (``None``: not all that is new was taken);
-        the next one may begin at ``cursor``."""
-        return replace(self, uploads=uploads.scanned(self.uploads, new=new, old=old), cursor=cursor)
-
     def low(self, lookback: timedelta) -> datetime | None:
         """The smallest value that a poll reads: ``lookback`` behind the frontier; ``None``: from the beginning."""
         return None if self.frontier is None else minus(self.frontier.value, lookback)

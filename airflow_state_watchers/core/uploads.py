@@ -94,19 +94,22 @@ class Remembered:
         return Remembered.of(upload for row in self.by_key.values() for upload in row if upload.is_gone)
 
 
-def scanned(uploads: Sequence[Upload], *, new: Iterable[Item] | None, old: Iterable[Item]) -> tuple[Upload, ...]:
-    """Return what to remember after a complete scan.
+def scanned(
+    uploads: Sequence[Upload], *, new: Iterable[Item] | None, old: Iterable[Item], horizon: datetime
+) -> tuple[Upload, ...]:
+    """Return what to remember after a complete scan up to ``horizon``.
 
     ``old`` are versions that it showed and that are delivered: no upload makes them again. An upload that is gone and has
-    made none of the ``new`` versions is forgotten at its last look (``None``: there were more than could be looked at).
+    made none of the ``new`` versions is forgotten at its last look (``None``: there were more than could be looked at). What
+    carries its stamp must have been readable by then.
     """
-    known, made = _by_key(old), None if new is None else _by_key(new)
-    kept = []
-    for upload in uploads:
-        if made is not None and upload.missed >= LOOKS and not any(map(upload.made, made.get(upload.key, ()))):
-            continue
-        kept.append(_knowing(upload, known.get(upload.key, ())))
-    return tuple(kept)
+    known, made = _by_key(old), _by_key(new or ())
+
+    def is_over(upload: Upload) -> bool:
+        looked_up = new is not None and upload.missed >= LOOKS and upload.initiated + TOLERANCE < horizon
+        return looked_up and not any(map(upload.made, made.get(upload.key, ())))
+
+    return tuple(_knowing(upload, known.get(upload.key, ())) for upload in uploads if not is_over(upload))
 
 
 def committed(uploads: Sequence[Upload], items: Iterable[Item]) -> tuple[Upload, ...]:

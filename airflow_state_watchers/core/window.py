@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
-from airflow_state_watchers.core.checkpoint import Checkpoint
+from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor
 from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.position import Item, Position
-from airflow_state_watchers.core.uploads import Remembered
+from airflow_state_watchers.core.uploads import Remembered, scanned
 
 NO_UPLOADS = Remembered()
 END = datetime.max.replace(tzinfo=timezone.utc)
@@ -101,3 +101,10 @@ class Selection:
             self._items = [item for item in self._items if item.position <= end]
             self._upto = end
             self._complete = False
+
+
+def seen(checkpoint: Checkpoint, selected: Selected, cursor: Cursor | None) -> Checkpoint:
+    """Return the checkpoint after a complete listing that showed these versions; the next one may begin at ``cursor``."""
+    new = selected.items if selected.complete else None
+    uploads = scanned(checkpoint.uploads, new=new, old=selected.old, horizon=selected.upto.value)
+    return replace(checkpoint, uploads=uploads, cursor=cursor)

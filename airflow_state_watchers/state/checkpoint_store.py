@@ -70,12 +70,12 @@ def uploads_name(by: str, n: int) -> str:
 
 
 def _orphans(checkpoint: Checkpoint) -> list[str]:
-    """Name what a process that died between a commit's segments and its root may have left behind."""
-    uploads = uploads_name(checkpoint.by, checkpoint.n + 1)
-    return [
-        *(ledger_name(checkpoint.by, intent.batch_id) for intent in checkpoint.intents),
-        *(f"{uploads}.{number}" for number in range(2 * len(checkpoint.upload_segments) or 1)),
-    ]
+    """Name what a process that died between a commit's segment and its root may have left behind.
+
+    Only of the ledger: if that process was but frozen, and stores its root after all, what is gone then may be delivered
+    again. An upload that is not remembered may be missed, so what is left behind of those stays: it is small and seldom.
+    """
+    return [ledger_name(checkpoint.by, intent.batch_id) for intent in checkpoint.intents]
 
 
 class CheckpointStore:
@@ -115,13 +115,15 @@ class CheckpointStore:
             self._stored.clear()  # who is behind may have deleted what is named here
         if verdict in (Verdict.UNCHANGED, Verdict.STALE):
             return Found(verdict)
-        return await self._found(verdict, root, known, is_mine=mine is not None)
+        return await self._found(verdict, root, known, mine)
 
-    async def _found(self, verdict: Verdict, root: Root, known: int, *, is_mine: bool) -> Found:
+    async def _found(self, verdict: Verdict, root: Root, known: int, mine: Checkpoint | None) -> Found:
         """Read what a root names, as far as it is to be gone on with."""
         parts = [part for name in root.uploads if (part := await self._load(name, load_uploads)) is not None]
-        uploads = tuple(upload for part in parts for upload in part.uploads)
-        checkpoint = replace(root.checkpoint, uploads=uploads, upload_segments=tuple(parts))
+        uploads = {upload.id: upload for part in parts for upload in part.uploads}
+        if len(parts) < len(root.uploads) and mine is not None:
+            uploads = {upload.id: upload for upload in mine.uploads} | uploads
+        checkpoint = replace(root.checkpoint, uploads=tuple(uploads.values()), upload_segments=tuple(parts))
         if verdict is Verdict.MOVED:
             dropped = (*checkpoint.dropped, *root.segments)
             return Found(verdict, replace(checkpoint, dropped=dropped), max(checkpoint.generation, known))
@@ -129,7 +131,7 @@ class CheckpointStore:
         for name in root.segments:
             segment = await self._load(name, load_segment)
             ledger = ledger if segment is None else ledger.with_segment(segment)
-        dropped = checkpoint.dropped if is_mine else (*checkpoint.dropped, *_orphans(checkpoint))
+        dropped = checkpoint.dropped if mine is not None else (*checkpoint.dropped, *_orphans(checkpoint))
         return Found(verdict, replace(checkpoint, ledger=ledger, dropped=dropped), checkpoint.generation)
 
     async def save(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -137,12 +139,12 @@ class CheckpointStore:
         # A root that was said to have failed may stand there all the same: its number is not used for another one.
         self._n = n = max(checkpoint.n, self._n) + 1
         new = replace(checkpoint, by=self.by, n=n).with_packed_uploads(uploads_name(self.by, n))
-        named = {segment.name for segment in (*new.ledger.segments, *new.upload_segments)}
+        segments: list[Segment | UploadSegment] = [*new.ledger.segments, *new.upload_segments]
+        named = {segment.name for segment in segments}
         new = replace(new, dropped=(*new.dropped, *(self._tried - named)))
         self._tried |= {segment.name for segment in new.upload_segments if segment.name not in self._stored}
         if self._marked is not None and self._marked != new.generation:
             await self._mark(new.generation)  # first: no later reset may count from an older generation
-        segments: list[Segment | UploadSegment] = [*new.ledger.segments, *new.upload_segments]
         for segment in segments:
             # A name alone says little: a root that was refused may have left other content under it.
             if self._stored.get(segment.name) != segment:

@@ -20,7 +20,7 @@ from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.position import Position
 from airflow_state_watchers.core.uploads import Remembered, looked
 from airflow_state_watchers.core.verdict import Verdict
-from airflow_state_watchers.core.window import END, Selected, Window
+from airflow_state_watchers.core.window import END, Selected, Window, seen
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import Clock, Scan
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, Found, StoreRefused, ledger_name
@@ -138,7 +138,7 @@ class Progress:
 
     def seen(self, checkpoint: Checkpoint, selected: Selected, cursor: Cursor | None) -> Checkpoint:
         """Go on from ``checkpoint``, now that its scan is complete; return it with what that has shown."""
-        self.checkpoint = checkpoint.seen(selected.items if selected.complete else None, selected.old, cursor)
+        self.checkpoint = seen(checkpoint, selected, cursor)
         return self.checkpoint
 
     async def _see(self, beginning: Beginning, scan: Scan) -> None:
@@ -146,7 +146,7 @@ class Progress:
         start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
         base = self._looked(beginning.base, scan)
         uploads = Remembered.of(base.uploads)
-        seen, label = Ledger(), f"{self.store.by}-g{base.generation}"
+        stood, label = Ledger(), f"{self.store.by}-g{base.generation}"
         newest: datetime | None = None
         if start.watermark is not None:
             high = END if start.everything else Window(None, start.watermark).high
@@ -154,12 +154,12 @@ class Progress:
                 async for page in pages:
                     # What an upload made that was in progress a moment ago has not stood there before.
                     old = [item for item in page if start.sees(item) and not uploads.made(item)]
-                    seen = seen.with_items(old, name=f"{label}-{len(seen):x}")
+                    stood = stood.with_items(old, name=f"{label}-{len(stood):x}")
                     newest = max([item.position.value for item in old] + ([newest] if newest else []), default=None)
         beginning.start = start
         beginning.listed, beginning.newest = scan.listed, newest
-        beginning.skipped = scan.listed if start.everything else len(seen)
-        beginning.first = replace(start.begin(base, seen), cursor=cursor_of(scan.cursor, start.low(settings.lookback)))
+        beginning.skipped = scan.listed if start.everything else len(stood)
+        beginning.first = replace(start.begin(base, stood), cursor=cursor_of(scan.cursor, start.low(settings.lookback)))
 
     def _looked(self, checkpoint: Checkpoint, scan: Scan) -> Checkpoint:
         """Note which uploads are in progress, and which are not any more."""

@@ -86,8 +86,11 @@ class Laws:
         self.settle, self.lookback, self.latest = timedelta(seconds=settle), timedelta(seconds=lookback), latest
         self.items: dict[bytes, Item] = {}
         self.shown_at: dict[bytes, tuple[datetime, int]] = {}
-        self.late: set[bytes] = set()
-        self.uploads: list[Upload] = []
+        self.uploads: dict[Upload, int] = {}
+        self.excused = 0
+        self.holes: set[str] = set()
+        self.late: dict[bytes, int] = {}
+        """When the uploads began that made these versions."""
         self.lives: dict[Lineage, Life] = {}
         self.now: Lineage | None = None
         self.events: list[Event] = []
@@ -109,11 +112,20 @@ class Laws:
 
     # What happens.
 
-    def shown(self, item: Item, when: datetime, *, late: bool = False) -> None:
-        """A version has become visible; ``late``: an upload has made it, whose time it carries."""
+    def begun(self, upload: Upload) -> None:
+        self.order += 1
+        self.uploads[upload] = self.order
+
+    def uploads_forgotten(self) -> None:
+        """A root names uploads that another process has deleted: what they make may be missed if it comes too late."""
+        assert self.torn, "the root names uploads that are not stored"
+        self.excused = self.order
+
+    def shown(self, item: Item, when: datetime, *, by: Upload | None = None) -> None:
+        """A version has become visible. An upload that has made it gives it its time."""
         self.items[item.identity] = item
-        if late:
-            self.late.add(item.identity)
+        if by is not None:
+            self.late[item.identity] = self.uploads[by]
         self.order += 1
         self.shown_at[item.identity] = (when, self.order)
 
@@ -200,11 +212,13 @@ class Laws:
         assert later(watermark, frontier) == frontier, "the frontier is behind the watermark"
         known = {key for name, stored in segments.items() for key in load_segment(name, stored)}
         assert known <= life.seen | life.delivered, "something counts as delivered that is not in Airflow's database"
-        if not self.torn:
+        if self.torn:  # a process that was thought dead may name what another one has deleted
+            self.holes |= set(root["segments"]) - set(segments)
+        else:
             assert watermark == life.top, "the watermark is not the greatest position that was committed"
             assert later(life.watermark, watermark) == watermark, "the watermark went back"
             assert later(life.frontier, frontier) == frontier, "the frontier went back"
-            assert list(segments) == root["segments"], "the root names a segment that is not stored"
+            assert set(root["segments"]) - set(segments) <= self.holes, "the root names a segment that is not stored"
             if frontier is not None:
                 low = frontier.value - self.lookback
                 # What an upload may have made counts as seen only once that is told.
@@ -235,10 +249,14 @@ class Laws:
     def _is_due(self, item: Item, life: Life) -> bool:
         if item.identity in life.seen:
             return False
-        if item.identity in self.late and self.shown_at[item.identity][1] > life.began:
-            return True
+        shown, order = self.shown_at[item.identity]
+        if self.late.get(item.identity, order) <= self.excused:
+            return False
+        if self.late.get(item.identity, order) <= life.began < order:
+            return True  # in progress when this life began
         if life.start is not None and item.position.value < life.start.value - self.lookback:
             return False
-        shown, order = self.shown_at[item.identity]
+        if item.identity in self.late and order > life.began:
+            return True
         stood_before = order <= life.began and (life.start is None or item.position > life.start)
         return stood_before or shown <= item.position.value + self.settle + self.lookback

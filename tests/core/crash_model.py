@@ -72,7 +72,7 @@ class World:
         self.listing: dict[str, Item] = {}
         self.uploads: list[Upload] = []
         self.forgiven: set[str] = set()
-        """Segments of processes that have not written a root yet: nobody can know of them if they are killed."""
+        """Segments that nobody can know of if their process is killed before it writes the root that names them."""
         self.state: dict[str, str] = {}
         self.active = True
         self.written = ""
@@ -102,14 +102,14 @@ class World:
     def begin_upload(self, key: str) -> None:
         upload = Upload(key, upload_id(str(next(self._etags))), self.source_now)
         self.uploads.append(upload)
-        self.laws.uploads.append(upload)
+        self.laws.begun(upload)
 
     def complete(self, upload: Upload) -> None:
         """What an upload made is listed with the time at which it began."""
         self.uploads.remove(upload)
         stamp = (upload.initiated - NOON).total_seconds()
         self.listing[upload.key] = new = item(stamp, upload.key, etag=str(next(self._etags)))
-        self.laws.shown(new, self.now, late=True)
+        self.laws.shown(new, self.now, by=upload)
 
     def stored_segments(self) -> set[str]:
         return {key for key in self.state if key not in (ROOT, MARKER)}
@@ -124,7 +124,7 @@ class World:
         root = self.root()
         if root and key in named(root) and not self.laws.torn:
             assert self.state.get(key) in (None, text), "a segment that the root names has changed"
-        if not process.has_written:
+        if "uploads" in key or not process.has_written:
             self.forgiven.add(key)
         self.state[key] = text
 
@@ -147,6 +147,8 @@ class World:
         self.forgiven -= named(root)
         self.state[ROOT] = self.written = process.saw = text
         stored = {name: self.state.get(segment_key(name)) for name in root["segments"]}
+        if not all(segment_key(name) in self.state for name in root["uploads"]):
+            self.laws.uploads_forgotten()
         self.laws.stored(root, {name: json.loads(text) for name, text in stored.items() if text})
 
 
