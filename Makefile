@@ -11,6 +11,7 @@ INSTALLED := $(VENV)/.installed
 LOCK := requirements/dev.txt
 UV_VERSION := 0.13.9
 UV := $(VENV)/bin/uv
+SERVERS := .venv-ministack/.installed .venv-localstack/.installed
 ARGS ?=
 
 # Another tool's environment must not be taken for ours, nor a Python be downloaded.
@@ -24,7 +25,7 @@ ifneq ($(shell PYTHON='$(PYTHON)' sh dev/make_venv.sh --check $(VENV) && echo ri
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install test demo lint format planted-faults system-tests soak docs wheel lock clean
+.PHONY: help install test demo lint format planted-faults system-tests soak s3-servers docs wheel lock lock-servers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-zA-Z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,10 +64,19 @@ planted-faults: $(INSTALLED) ## Plant faults in a copy of the package and see th
 	$(PY) tests/planted_faults.py $(ARGS)
 
 system-tests: $(INSTALLED) ## Run the tests on a real Airflow with real servers; takes minutes
-	$(PY) -m pytest system_tests --timeout=1500 -m "not soak" $(ARGS)
+	$(PY) -m pytest system_tests --ignore=system_tests/s3_servers --timeout=1500 -m "not soak" $(ARGS)
 
 soak: $(INSTALLED) ## Run the system tests that wait for minutes: edits and pauses under load, broken files, frozen triggerers
-	$(PY) -m pytest system_tests --timeout=1500 -m soak $(ARGS)
+	$(PY) -m pytest system_tests --ignore=system_tests/s3_servers --timeout=1500 -m soak $(ARGS)
+
+s3-servers: $(INSTALLED) $(SERVERS) ## Run the tests on three S3 servers, two of which get an environment each; needs Python 3.13
+	$(PY) -m pytest system_tests/s3_servers $(ARGS)
+
+# The servers pin other versions than Airflow does. LocalStack takes no Python but 3.13, and the other one does not mind.
+.venv-%/.installed: requirements/%.txt Makefile | $(INSTALLED)
+	@PYTHON="$$(sh dev/find_python.sh 3.13)" && export PYTHON && sh dev/make_venv.sh $(@D)
+	@$(UV) pip sync --quiet --python $(@D)/bin/python $<
+	@touch $@
 
 docs: $(INSTALLED) ## Build the documentation into docs/_build/html
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -81,6 +91,12 @@ lock: $(INSTALLED) ## Renew requirements/dev.txt: the newest versions that fit p
 	$(UV) pip compile pyproject.toml --universal --python-version 3.10 --upgrade --quiet \
 		--extra amazon --extra demo --extra postgres --group test --group lint --group docs --group build \
 		--custom-compile-command 'make lock' --output-file $(LOCK)
+
+lock-servers: $(INSTALLED) ## Renew what the S3 servers of make s3-servers are installed from, requirements/*.in
+	$(UV) pip compile requirements/ministack.in --python-version 3.13 --upgrade --quiet \
+		--custom-compile-command 'make lock-servers' --output-file requirements/ministack.txt
+	$(UV) pip compile requirements/localstack.in --python-version 3.13 --upgrade --quiet \
+		--exclude-newer 2026-03-01 --custom-compile-command 'make lock-servers' --output-file requirements/localstack.txt
 
 clean: ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

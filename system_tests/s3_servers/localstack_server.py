@@ -1,0 +1,12 @@
+"""LocalStack, run by the Python of its own environment: ``python localstack_server.py DIRECTORY``.
+
+Its place for objects is a constant, below ``/tmp`` and shared by all LocalStacks of a machine; here it is ``DIRECTORY``.
+"""
+
+import sys
+
+from localstack.runtime.main import main  # type: ignore[import-not-found]
+from localstack.services.s3 import provider  # type: ignore[import-not-found]
+
+provider.DEFAULT_S3_TMP_DIR = sys.argv[1]
+main()
