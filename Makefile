@@ -99,5 +99,5 @@ lock-servers: $(INSTALLED) ## Renew what the S3 servers of make s3-servers are i
 		--exclude-newer 2026-03-01 --custom-compile-command 'make lock-servers' --output-file requirements/localstack.txt
 
 clean: ## Remove the environment and everything that was built
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(dir $(SERVERS)) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
