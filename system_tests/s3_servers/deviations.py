@@ -16,8 +16,7 @@ class Wrong(NamedTuple):
 
 
 RIGHT = {
-    "keys": "27 odd keys come back byte by byte: plus, space, percent, quotes, control characters, NFC and NFD, 1,024 bytes, "
-    "double slashes, dots, ...",
+    "keys": "27 odd keys come back byte by byte: plus, percent, quotes, control characters, NFC and NFD, 1,024 bytes, dots",
     "prefix": "A prefix is literal: no wildcard, not decoded, not normalized",
     "pages": "2,500 keys come once each and in order, over three pages",
     "non-ASCII pages": "The same with keys that are not ASCII",
@@ -48,7 +47,8 @@ RIGHT = {
     "Initiated": "Initiated is when the upload was initiated",
     "Initiated precision": "Initiated has whole seconds",
     "upload keys": "ListMultipartUploads lists all open uploads, keys exact",
-    "upload EncodingType": "The same with EncodingType=url",
+    "upload EncodingType": "With EncodingType=url the keys are encoded, and the answer says so",
+    "upload U+0001": "With EncodingType=url an upload whose key has a U+0001 does not spoil the listing",
     "ended uploads": "Completed and aborted uploads are not listed",
     "upload order": "Uploads are in the order of their keys",
     "uploads of one key": "Uploads of one key are in the order of their beginnings",
@@ -56,11 +56,15 @@ RIGHT = {
     "upload Delimiter": "It honours Delimiter",
     "upload KeyMarker": "KeyMarker alone begins after all uploads of that key",
     "upload pages": "MaxUploads makes pages; NextKeyMarker and NextUploadIdMarker lead through all of them",
+    "encoded upload pages": "The same with EncodingType=url, and markers that need encoding",
+    "upload page after an ended one": "A page goes on after an upload that has ended meanwhile (for AWS this is not documented)",
     "upload page size": "A page has at most 1,000 uploads",
     "upload Date": "Its responses have a Date",
     "uploads of no bucket": "A missing bucket is NoSuchBucket",
 }
 
+IGNORED = Wrong(("not done", None), "no, ignored")
+NO_XML = Wrong("no XML", "no, the answer is no XML")
 UNCHECKED = Wrong([], "no, accepted")
 
 MOTO = {
@@ -71,10 +75,14 @@ MOTO = {
     "multipart stamp": Wrong("completion", "no, completed"),
     "stamp and Initiated": Wrong("different", "no"),
     "Initiated": Wrong(datetime(2010, 11, 10, 20, 48, 33, tzinfo=timezone.utc), "no, always 2010-11-10T20:48:33Z"),
+    "upload EncodingType": IGNORED,
+    "upload U+0001": NO_XML,
     "upload order": Wrong("not by key", "no, in the order of their beginnings"),
     "upload Delimiter": Wrong([], "no, ignored"),
     "upload KeyMarker": Wrong(["a/1", "b/1", "b/2", "b/a+b %\u00e9", "c"], "no, ignored"),
+    "upload page after an ended one": Wrong(["a/1", "b/2", "b/a+b %\u00e9", "c"], "no, everything on one page"),
     "upload pages": Wrong([5], "no, everything on one page"),
+    "encoded upload pages": Wrong([5], "no, everything on one page"),
     "upload page size": Wrong((1001, False), "no, everything on one page"),
 }
 MINISTACK = {
@@ -85,6 +93,8 @@ MINISTACK = {
     "multipart stamp": Wrong("completion", "no, completed"),
     "stamp and Initiated": Wrong("different", "no"),
     "Initiated precision": Wrong("finer", "no, milliseconds"),
+    "upload EncodingType": IGNORED,
+    "upload U+0001": NO_XML,
     "uploads of one key": Wrong("other", "no, in the order of their ids"),
     "upload Delimiter": Wrong([], "no, ignored"),
     "upload KeyMarker": Wrong(["b/1", "b/2", "b/a+b %\u00e9", "c"], "no, begins with them again"),
@@ -96,6 +106,10 @@ LOCALSTACK = {
     "wrong secret": UNCHECKED,
     "wrong region": UNCHECKED,
     "small pages with Delimiter": Wrong("InternalError", "not with non-ASCII keys, a page is a 500"),
+    "upload EncodingType": Wrong(("not done", "url"), "no; the answer says that they are"),
+    "upload U+0001": NO_XML,
+    "encoded upload pages": Wrong("incomplete", "no: uploads are left out, or a marker is refused"),
+    "upload page after an ended one": Wrong("InvalidArgument", "no, the marker is refused (400)"),
 }
 WRONG: dict[str, dict[str, Wrong]] = {"Moto": MOTO, "MiniStack": MINISTACK, "LocalStack": LOCALSTACK}
 
