@@ -8,30 +8,26 @@ Only what a DAG file needs is imported here. The Amazon provider and botocore ar
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-from airflow_state_watchers.core.uploads import Upload, upload_id
-from airflow_state_watchers.exceptions import SourceUnavailable
+from airflow_state_watchers.core.uploads import Upload
 from airflow_state_watchers.sources.key_filter import KeyFilter
 from airflow_state_watchers.sources.layout import Layout, Span
-from airflow_state_watchers.sources.s3_calls import Refused, S3Calls
+from airflow_state_watchers.sources.s3_calls import S3Calls
 from airflow_state_watchers.sources.s3_listing import Listing
 from airflow_state_watchers.sources.s3_place import S3Place
-from airflow_state_watchers.sources.s3_scan import S3Scan, instant
+from airflow_state_watchers.sources.s3_scan import S3Scan
+from airflow_state_watchers.sources.s3_uploads import UploadList
 
 __all__ = ["KeyFilter", "S3Scan", "S3Source"]
 
 log = logging.getLogger(__name__)
 
 EVERYTHING = KeyFilter()
-ASK_AGAIN = 900.0
-"""Seconds after which uploads are asked for again where the server has refused to list them."""
 
 
 class S3Source:
@@ -71,9 +67,7 @@ class S3Source:
         self.layout = layout or Layout(prefix)
         self.key_filter, self.overwrites, self.concurrency = key_filter, overwrites, concurrency
         self.calls = S3Calls(self.place)
-        self._lookback = lookback
-        self._refused: Refused | None = None
-        self._ask_again = 0.0
+        self.uploads = None if lookback is None else UploadList(self.calls, lookback)
         self._last: S3Scan | None = None
         self._missed_a_date = False
 
@@ -87,8 +81,8 @@ class S3Source:
         uploads: Sequence[Upload] | None = None
         first: Listing | None = None
         date: str | None = None
-        if self._lookback is not None and (self._refused is None or time.monotonic() >= self._ask_again):
-            uploads, date = await self._uploads()
+        if self.uploads is not None:
+            uploads, date = await self.uploads.look()
         if uploads is None:
             whole = self.layout == Layout(self.place.prefix)
             listing, date = await self.calls.objects(Span(self.place.prefix), most=None if whole else 1)
@@ -104,9 +98,7 @@ class S3Source:
             most=self.concurrency,
             overwrites=self.overwrites,
             uploads=uploads,
-            note=self._refused.note(self.place, self._lookback)
-            if self._refused and self._lookback is not None
-            else None,
+            note=self.uploads.note if self.uploads else None,
         )
         return self._last
 
@@ -118,34 +110,6 @@ class S3Source:
     async def aclose(self) -> None:
         """Give back the client. A later call makes a new one."""
         await self.calls.aclose()
-
-    async def _uploads(self) -> tuple[list[Upload] | None, str | None]:
-        """Return the uploads in progress, and the ``Date`` of the first answer; no uploads if S3 does not tell."""
-        uploads: list[Upload] = []
-        marker: tuple[str, str] | None = None
-        date: str | None = None
-        seen: set[tuple[str, str]] = set()
-        while True:
-            answer = await self.calls.uploads(marker)
-            if isinstance(answer, Refused):
-                self._refused, self._ask_again = answer, time.monotonic() + ASK_AGAIN
-                return None, None
-            page, headers = answer
-            date = date or headers.get("date")
-            try:
-                uploads += [Upload(key, upload_id(given), instant(began)) for key, given, began in page.entries()]
-            except ValueError:
-                raise SourceUnavailable(
-                    f"{self.place.uri}: cannot read the list of uploads. Check that the endpoint speaks S3's protocol."
-                ) from None
-            marker = page.next_marker
-            if marker is None:
-                self._refused = None
-                return uploads, date
-            if marker in seen:
-                raise SourceUnavailable(f"{self.place.uri}: the list of uploads does not advance. It is tried again.")
-            seen.add(marker)
-            await asyncio.sleep(0)
 
     def _time_of(self, date: str | None) -> datetime:
         try:

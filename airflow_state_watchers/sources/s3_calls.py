@@ -24,9 +24,25 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A server does not list uploads: ``AccessDenied``, or another code; ``MinIO`` does so by exact key alone."""
+    """A server does not list uploads: ``AccessDenied``, or another code; ``MinIO`` does so by exact key alone.
+
+    ``marker``: the upload at which a page was to go on is gone; ``unreadable``: the answer is no list.
+    """
 
     code: str
+
+    @property
+    def is_unreadable(self) -> bool:
+        return self.code == "unreadable"
+
+    @property
+    def at_once(self) -> Refused:
+        """What it is if it was the first page that was refused: there is no marker yet that could be gone."""
+        return Refused("InvalidArgument") if self.code == "marker" else self
+
+    @property
+    def is_final(self) -> bool:
+        return self.code not in ("marker", "unreadable")
 
     def note(self, place: S3Place, lookback: timedelta) -> str:
         """Say what is missed, and what to do."""
@@ -35,6 +51,8 @@ class Refused:
             return f"s3:ListBucketMultipartUploads is denied. {missed} Grant it on {place.arn} or raise lookback."
         if self.code == "MinIO":
             return f"MinIO does not list uploads by prefix. {missed} Raise lookback if there are such, or set upload_ttl=0."
+        if self.is_unreadable:
+            return f"the list of multipart uploads cannot be read. {missed} Is there one whose key XML cannot hold? Abort it."
         return f"this server does not list uploads ({self.code}). {missed} Raise lookback if there are such, or set upload_ttl=0."
 
 
@@ -80,9 +98,7 @@ class S3Calls:
         headers = response["ResponseMetadata"]["HTTPHeaders"]
         if headers.get("server", "").startswith("MinIO"):
             return Refused("MinIO")
-        if READ not in response:
-            raise SourceUnavailable(f"{self.place.uri}: the answer is no whole list of uploads. It is tried again.")
-        return response[READ], headers
+        return (response[READ], headers) if READ in response else Refused("unreadable")
 
     async def aclose(self) -> None:
         """Give the client back. A later call leases one again."""
@@ -147,11 +163,17 @@ class S3Calls:
 
 def _refusal(error: Exception) -> Refused | None:
     """Say whether a failed ListMultipartUploads means that the server will not answer it, while it may answer others."""
+    from botocore.parsers import ResponseParserError
+
     from airflow_state_watchers.sources.s3_errors import code_of
 
     status, code = code_of(error)
     if status == 403 and code in ("AccessDenied", "403", "Forbidden"):
         return Refused("AccessDenied")
+    if isinstance(error, ResponseParserError):
+        return Refused("unreadable")
+    if status == 400 and code in ("InvalidArgument", "NoSuchUpload"):
+        return Refused("marker")
     if status in (405, 501) or code in ("NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "NotSupported"):
         return Refused(code)
     return None

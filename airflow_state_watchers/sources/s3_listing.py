@@ -8,6 +8,7 @@ longer than the reading. Here the body is read in a thread, in pieces, into flat
 from __future__ import annotations
 
 import asyncio
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from urllib.parse import unquote_plus
 from xml.parsers import expat
 
 PIECE = 16 * 1024  # the interpreter is held for one piece at a time
+_ENCODED = re.compile(r"[\w.~*/!'()%+-]*", re.ASCII)
 READ = "Read"
 """The key under which :func:`read_in_thread` leaves what it read in botocore's parsed response."""
 
@@ -108,7 +110,8 @@ def read_uploads(body: bytes) -> UploadPage | None:
     result = _read(body, "ListMultipartUploadsResult", "Upload", add)
     if result is None:
         return None
-    page.url_encoded = result.get("EncodingType") == "url"
+    # LocalStack says so and does not do it.
+    page.url_encoded = result.get("EncodingType") == "url" and all(map(_ENCODED.fullmatch, page.keys))
     if result["IsTruncated"] == "true":
         marker = result.get("NextKeyMarker") or ""
         marker = unquote_plus(marker) if page.url_encoded else marker
