@@ -12,6 +12,7 @@ LOCK := requirements/dev.txt
 UV_VERSION := 0.13.9
 UV := $(VENV)/bin/uv
 SERVERS := .venv-ministack/.installed .venv-localstack/.installed
+BENCH := .venv-bench
 ARGS ?=
 
 # Another tool's environment must not be taken for ours, nor a Python be downloaded.
@@ -87,10 +88,20 @@ wheel: $(INSTALLED) ## Build the wheel and try it in an empty environment
 bench-%: $(INSTALLED)
 	$(PY) -m benchmarks.$* $(ARGS)
 
-lock: $(INSTALLED) ## Renew requirements/dev.txt: the newest versions that fit pyproject.toml
+# It compares with packages that would not fit into one environment with Airflow.
+bench-s3_listing: $(BENCH)/.installed
+
+$(BENCH)/.installed: requirements/bench.txt | $(INSTALLED)
+	@$(UV) venv --quiet --clear --python $(PY) $(BENCH)
+	@$(UV) pip sync --quiet --python $(BENCH)/bin/python $<
+	@touch $@
+
+lock: $(INSTALLED) ## Renew what requirements/ pins: the newest versions that fit pyproject.toml
 	$(UV) pip compile pyproject.toml --universal --python-version 3.10 --upgrade --quiet \
 		--extra amazon --extra demo --extra postgres --group test --group lint --group docs --group build \
 		--custom-compile-command 'make lock' --output-file $(LOCK)
+	$(UV) pip compile --group bench --universal --python-version 3.10 --upgrade --quiet \
+		--custom-compile-command 'make lock' --output-file requirements/bench.txt
 
 lock-servers: $(INSTALLED) ## Renew what the S3 servers of make s3-servers are installed from, requirements/*.in
 	$(UV) pip compile requirements/ministack.in --python-version 3.13 --upgrade --quiet \
@@ -99,5 +110,5 @@ lock-servers: $(INSTALLED) ## Renew what the S3 servers of make s3-servers are i
 		--exclude-newer 2026-03-01 --custom-compile-command 'make lock-servers' --output-file requirements/localstack.txt
 
 clean: ## Remove the environment and everything that was built
-	rm -rf $(VENV) $(dir $(SERVERS)) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(dir $(SERVERS)) $(BENCH) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

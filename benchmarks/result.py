@@ -32,6 +32,10 @@ class Result:
         print("-" * (width + 16))
         for what, value in self.ratios.items():
             print(f"{what:<{width}}  {value:>13,.3g}x")
+        self.write()
+
+    def write(self) -> None:
+        """Write ``results/NAME.json`` alone, for a benchmark that has printed a table of its own."""
         RESULTS.mkdir(exist_ok=True)
         content = {"machine": machine(), "figures": self.figures, "ratios": self.ratios}
         path = RESULTS / f"{self.name}.json"
