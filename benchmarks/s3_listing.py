@@ -2,8 +2,8 @@
 
 Each contestant has a fresh process and lists from one local server, whose pages are ready. Told of each: keys a second,
 processor time of its process, the most memory it held above the same process at rest (the row of its idle loop has what that
-holds), and how long it held its event loop, if it has one. Beside ours: the polls that need not list everything, as the number of known keys grows, and listing several
-ranges at once from a server that is far away.
+holds), and how long it held its event loop, if it has one. Beside ours: the polls that need not list everything, as the
+number of known keys grows, and listing several ranges at once from a server that is far away.
 
     make bench-s3_listing ARGS="--objects 100000"
 
