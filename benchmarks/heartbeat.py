@@ -37,7 +37,7 @@ class Run:
 
     def figures(self) -> dict[str, float]:
         figures = {"seconds": self.seconds, "CPU seconds": self.cpu, "peak, MB": self.peak}
-        if self.keys:
+        if self.pages:
             figures |= {"keys": self.keys, "requests": self.pages, "keys/s": self.keys / self.seconds}
         if self.late:
             figures["longest stall, ms"] = max(self.late)
