@@ -6,8 +6,10 @@ Each makes its client and lists a prefix without objects before it is measured, 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -35,7 +37,8 @@ def credentials(port: int) -> dict[str, str]:
 
 def load_triggerer(port: int) -> None:
     """Load what a triggerer has loaded (the more a process holds, the longer a collection of its garbage halts it)."""
-    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp()
+    os.environ["AIRFLOW_HOME"] = home = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     login = {"login": "AKIDBENCH", "password": "not-a-secret"}
     extra = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": REGION}
     os.environ["AIRFLOW_CONN_BENCH"] = json.dumps({"conn_type": "aws", **login, "extra": extra})
