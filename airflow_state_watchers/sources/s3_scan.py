@@ -100,7 +100,7 @@ class S3Scan:
                     continue
                 name = listing.text(key)
                 if self._is_wanted(name, int(size)):
-                    items.append(self._item(name, value, int(size), etag, modified))
+                    items.append(item(name, value, int(size), etag, modified, overwrites=self.overwrites))
             except ValueError as error:
                 raise SourceUnavailable(
                     f"{self.place.uri}: cannot read the listed object Key={key!r}, LastModified={modified!r}, Size={size!r}. "
@@ -115,16 +115,17 @@ class S3Scan:
         """Ask the filter, except for the empty objects whose key ends in a slash: they only stand for a directory."""
         return not (size == 0 and key.endswith("/")) and self.key_filter.accepts(key, size) and self.layout.has(key)
 
-    def _item(self, key: str, value: datetime, size: int, etag: str, modified: str) -> Item:
-        """Make an item of a listed object. The identity takes ETag and LastModified as listed, the event takes them tidied.
 
-        Where overwrites are ignored all versions of a key are one.
-        """
-        return Item(
-            position=Position(value, key),
-            identity=identity_of(key, etag, modified) if self.overwrites == "deliver" else identity_of(key),
-            data={"key": key, "size": size, "etag": etag.strip('"'), "last_modified": value.isoformat()},
-        )
+def item(key: str, value: datetime, size: int, etag: str, modified: str, *, overwrites: str = "deliver") -> Item:
+    """Make an item of a listed object. The identity takes ETag and LastModified as listed, the event takes them tidied.
+
+    Where overwrites are ignored all versions of a key are one.
+    """
+    return Item(
+        position=Position(value, key),
+        identity=identity_of(key, etag, modified) if overwrites == "deliver" else identity_of(key),
+        data={"key": key, "size": size, "etag": etag.strip('"'), "last_modified": value.isoformat()},
+    )
 
 
 def instant(text: str) -> datetime:
