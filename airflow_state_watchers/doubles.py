@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_state_watchers.core.position import Item, Position, identity_of
 from airflow_state_watchers.core.uploads import Upload, upload_id
-from airflow_state_watchers.ports import Clock, Source
+from airflow_state_watchers.ports import Clock, Skip, Source
 
 
 class FrozenClock:
@@ -161,7 +161,13 @@ class InMemoryScan:
     cursor: str | None = None
 
     async def pages(
-        self, low: datetime | None, high: datetime, *, also: Collection[str] = (), after: str | None = None
+        self,
+        low: datetime | None,
+        high: datetime,
+        *,
+        also: Collection[str] = (),
+        after: str | None = None,
+        skip: Skip | None = None,
     ) -> AsyncGenerator[Sequence[Item], None]:
         items = self.items()
         self.listed = len(items)

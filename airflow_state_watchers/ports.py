@@ -5,12 +5,15 @@ Every port has an in-memory double in :mod:`airflow_state_watchers.testing`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_state_watchers.core.position import Item
 from airflow_state_watchers.core.uploads import Upload
+
+Skip = Callable[[str, bytes], bool]
+"""Says by key and identity that a version is known already."""
 
 
 class Scan(Protocol):
@@ -32,10 +35,17 @@ class Scan(Protocol):
     """After a complete :meth:`pages`, for a source in the order of keys: all keys up to this one are older than ``low``."""
 
     def pages(
-        self, low: datetime | None, high: datetime, *, also: Collection[str] = (), after: str | None = None
+        self,
+        low: datetime | None,
+        high: datetime,
+        *,
+        also: Collection[str] = (),
+        after: str | None = None,
+        skip: Skip | None = None,
     ) -> AsyncGenerator[Sequence[Item], None]:
         """Yield all items with ``low <= value < high`` (``None``: from the beginning), in any order; of the keys ``also``
-        whatever has ``value < high``. A source in the order of keys leaves out the others up to ``after``.
+        whatever has ``value < high``. A source in the order of keys leaves out the others up to ``after``. What ``skip`` says
+        yes to need not be yielded.
 
         Ends only when the listing is complete; an incomplete listing raises a
         :class:`~airflow_state_watchers.exceptions.SourceError` and so advances nothing.

@@ -21,7 +21,7 @@ from typing import Any
 from airflow_state_watchers.core.batch import Batch, step
 from airflow_state_watchers.core.checkpoint import Checkpoint
 from airflow_state_watchers.core.envelope import event_of
-from airflow_state_watchers.core.position import Item, Position
+from airflow_state_watchers.core.position import Item, Position, identity_of
 from airflow_state_watchers.core.window import Selected
 from airflow_state_watchers.demo.postgres import PostgresServer
 from airflow_state_watchers.sources.s3_scan import item
@@ -37,7 +37,7 @@ def listed(number: int) -> Item:
     stamp = BEGINNING + timedelta(seconds=number // 7)
     etag = hashlib.blake2b(str(number).encode(), digest_size=16).hexdigest()
     key = f"orders/dt={stamp:%Y-%m-%d}/part-{number:09d}.parquet"
-    return item(key, stamp, 100_000_000 + number, f'"{etag}"', f"{stamp:%Y-%m-%dT%H:%M:%S}.000Z")
+    return item(key, stamp, 100_000_000 + number, f'"{etag}"', identity_of(key, etag), "")
 
 
 def batches(objects: int, most: int) -> Iterator[Batch]:

@@ -1,7 +1,7 @@
 """Many identities in little memory.
 
 A million identities as a set of objects take more than 100 MB. Here they stand one after another in text of bytes: sorted in
-a segment (:func:`packed`), and for the question whether one is known in a few thousand short rows (:class:`Index`).
+a segment (:func:`packed`), and for the question whether one is known in many short rows (:class:`Index`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 
 from airflow_state_watchers.core.position import IDENTITY_BYTES
 
-PART = 100_000
+PART = 1_000_000
 """A part of an index with so many identities takes no more."""
 
 
@@ -27,14 +27,14 @@ def unpacked(row: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Up to :data:`PART` identities, of which the greatest value is ``high``; by their first 12 bits, in rows of bytes."""
+    """Up to :data:`PART` identities, of which the greatest value is ``high``; by their first 16 bits, in rows of bytes."""
 
     high: datetime
     count: int = 0
     rows: dict[int, bytes] = field(default_factory=dict, repr=False)
 
     def __contains__(self, identity: bytes) -> bool:
-        row = self.rows.get(identity[0] << 4 | identity[1] >> 4)
+        row = self.rows.get(identity[0] << 8 | identity[1])
         if row is None:
             return False
         place = row.find(identity)
@@ -46,7 +46,7 @@ class Part:
         """Return the part that also has these; this one does not change."""
         rows, count = self.rows.copy(), self.count
         for identity in identities:
-            key = identity[0] << 4 | identity[1] >> 4
+            key = identity[0] << 8 | identity[1]
             rows[key] = rows.get(key, b"") + identity
             count += 1
         return Part(max(self.high, high), count, rows)

@@ -72,10 +72,10 @@ class Ledger:
         if not new:
             return self
         kept, copied = _open(self.segments, len(new))
-        values = [*((identity, segment.high) for segment in copied for identity in segment), *new.items()]
+        rows = [*((identity, segment.high) for segment in copied for identity in segment), *new.items()]
         segments = list(kept)
-        for number, start in enumerate(range(0, len(values), FULL_SEGMENT)):
-            part = values[start : start + FULL_SEGMENT]
+        for number, start in enumerate(range(0, len(rows), FULL_SEGMENT)):
+            part = rows[start : start + FULL_SEGMENT]
             label = name if number == 0 else f"{name}.{number}"
             segments.append(Segment(label, max(value for _, value in part), packed(identity for identity, _ in part)))
         return Ledger(tuple(segments), self._index.with_new(new, max(new.values())))

@@ -76,6 +76,10 @@ class Selection:
         self._upto = window.upto
         self._complete = True
 
+    def skip(self, key: str, identity: bytes) -> bool:
+        """Whether a version need not be added: it is known, and no upload is remembered that might have made it."""
+        return identity in self._ledger and key not in self._uploads.by_key
+
     def add(self, page: Iterable[Item]) -> None:
         for item in page:
             if item.identity in self._ledger:

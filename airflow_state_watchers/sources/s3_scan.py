@@ -12,6 +12,7 @@ from typing import Literal
 from airflow_state_watchers.core.position import Item, Position, identity_of
 from airflow_state_watchers.core.uploads import Upload
 from airflow_state_watchers.exceptions import SourceUnavailable
+from airflow_state_watchers.ports import Skip
 from airflow_state_watchers.sources.key_filter import KeyFilter
 from airflow_state_watchers.sources.layout import Layout, Span, cuts_of
 from airflow_state_watchers.sources.page_walk import FetchPage, Stuck, walk
@@ -20,8 +21,8 @@ from airflow_state_watchers.sources.s3_place import S3Place
 
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 
-PIECE = 200
-"""How many items are made before the event loop gets its turn: about 2 ms worth of them."""
+PIECE = 100
+"""How many young objects are looked at before the event loop gets its turn: up to a millisecond."""
 
 
 @dataclass(kw_only=True)
@@ -47,11 +48,21 @@ class S3Scan:
     cursor: str | None = None
     _is_old: bool = field(default=True, init=False)
     """Whether everything listed so far is older than what was asked for."""
+    _takes_all: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._takes_all = self.key_filter == KeyFilter() and self.layout.dated is None
 
     async def pages(
-        self, low: datetime | None, high: datetime, *, also: Collection[str] = (), after: str | None = None
+        self,
+        low: datetime | None,
+        high: datetime,
+        *,
+        also: Collection[str] = (),
+        after: str | None = None,
+        skip: Skip | None = None,
     ) -> AsyncGenerator[Sequence[Item], None]:
-        """Yield for each page of the listing its wanted objects with ``low <= LastModified < high``, at most 200 at a time, and
+        """Yield for each page of the listing its wanted objects with ``low <= LastModified < high``, at most 100 at a time, and
         those of the keys ``also`` however old they are.
 
         Ends only after the last page. Raises :class:`~airflow_state_watchers.exceptions.SourceError` when a page fails or the
@@ -64,14 +75,14 @@ class S3Scan:
         async for _, listing in self._walk(spans, first if spans == [Span(self.place.prefix)] else None):
             self.listed += len(listing.keys)
             if listing.keys and listing.next_token is not None:
-                ends.append(listing.text(listing.keys[-1]))
-            for items in self._items(listing, low or BEGINNING, high, also):
+                ends.append(listing.keys[-1])
+            for items in self._items(listing, low or BEGINNING, high, also, skip):
                 yield items
                 await asyncio.sleep(0)
         self.cuts = cuts_of(ends, self.most) if not self.layout.in_order else ()
         single = [Span(key) for key in also if not any(key in span for span in spans)]
         async for span, listing in self._walk(single, None):
-            for items in self._items(listing.only(span.prefix), low or BEGINNING, high, also):
+            for items in self._items(listing.only(span.prefix), low or BEGINNING, high, also, skip):
                 yield items
 
     async def _walk(self, spans: Sequence[Span], first: Listing | None) -> AsyncGenerator[tuple[Span, Listing], None]:
@@ -84,48 +95,53 @@ class S3Scan:
                 f"{self.place.uri}: the listing does not advance, S3 repeats a page. It is tried again."
             ) from None
 
-    def _items(self, listing: Listing, low: datetime, high: datetime, also: Collection[str]) -> Iterator[list[Item]]:
-        """Pick what is wanted. Most objects are outside the window, so the time is looked at first, and alone."""
+    def _items(
+        self, listing: Listing, low: datetime, high: datetime, also: Collection[str], skip: Skip | None
+    ) -> Iterator[list[Item]]:
+        """Pick what is wanted. Most objects are outside the window or known, so these are told first, and cheaply."""
         items: list[Item] = []
+        looked_at = 0  # of those that take time
         for key, modified, etag, size in listing.entries():
             try:
                 value = instant(modified)
-                if value < low and not (also and listing.text(key) in also):
+                if value < low and not (also and key in also):
                     if self._is_old and self.layout.in_order:
-                        self.cursor = listing.text(key)
+                        self.cursor = key
                     continue
                 if value >= low:
                     self._is_old = False
                 if value >= high:
                     continue
-                name = listing.text(key)
-                if self._is_wanted(name, int(size)):
-                    items.append(item(name, value, int(size), etag, modified, overwrites=self.overwrites))
+                identity = self._identity(key, etag, modified)
+                if (skip is None or not skip(key, identity)) and self._is_wanted(key, int(size)):
+                    items.append(item(key, value, int(size), etag, identity, modified))
             except ValueError as error:
                 raise SourceUnavailable(
                     f"{self.place.uri}: cannot read the listed object Key={key!r}, LastModified={modified!r}, Size={size!r}. "
                     "Check that the endpoint speaks S3's protocol."
                 ) from error
-            if len(items) == PIECE:
+            looked_at += 1
+            if looked_at % PIECE == 0:
                 yield items
                 items = []
         yield items
 
+    def _identity(self, key: str, etag: str, modified: str) -> bytes:
+        """Digest key, ETag and LastModified as listed; where overwrites are ignored all versions of a key are one."""
+        return identity_of(key, etag, modified) if self.overwrites == "deliver" else identity_of(key)
+
     def _is_wanted(self, key: str, size: int) -> bool:
         """Ask the filter, except for the empty objects whose key ends in a slash: they only stand for a directory."""
-        return not (size == 0 and key.endswith("/")) and self.key_filter.accepts(key, size) and self.layout.has(key)
+        return (size > 0 or not key.endswith("/")) and (
+            self._takes_all or (self.key_filter.accepts(key, size) and self.layout.has(key))
+        )
 
 
-def item(key: str, value: datetime, size: int, etag: str, modified: str, *, overwrites: str = "deliver") -> Item:
-    """Make an item of a listed object. The identity takes ETag and LastModified as listed, the event takes them tidied.
-
-    Where overwrites are ignored all versions of a key are one.
-    """
-    return Item(
-        position=Position(value, key),
-        identity=identity_of(key, etag, modified) if overwrites == "deliver" else identity_of(key),
-        data={"key": key, "size": size, "etag": etag.strip('"'), "last_modified": value.isoformat()},
-    )
+def item(key: str, value: datetime, size: int, etag: str, identity: bytes, modified: str) -> Item:
+    """Make an item of a listed object. Its event has the ETag without quotes, and the time in one form."""
+    stamp = f"{modified[:-5]}+00:00" if modified.endswith(".000Z") else value.isoformat()
+    data = {"key": key, "size": size, "etag": etag.strip('"'), "last_modified": stamp}
+    return Item(Position(value, key), identity, data)
 
 
 def instant(text: str) -> datetime:

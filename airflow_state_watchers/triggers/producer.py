@@ -152,7 +152,8 @@ class WatermarkProducer(SharedStreamProducer):
         uploads = Remembered.of(checkpoint.uploads)
         selection = Selection(window, checkpoint.ledger, limit=limit, uploads=uploads)
         after = checkpoint.after(self._settings.lookback)
-        async with aclosing(scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after)) as pages:
+        pages = scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after, skip=selection.skip)
+        async with aclosing(pages):
             async for page in pages:
                 selection.add(page)
         selected = selection.result()

@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Start, cursor_of, minus
-from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.position import Position
+from airflow_state_watchers.core.stood import Stood
 from airflow_state_watchers.core.uploads import Remembered, looked
 from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.core.window import END, Selected, Window, seen
@@ -145,21 +145,19 @@ class Progress:
         settings = self._settings
         start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
         base = self._looked(beginning.base, scan)
-        uploads = Remembered.of(base.uploads)
-        stood, label = Ledger(), f"{self.store.by}-g{base.generation}"
-        newest: datetime | None = None
+        stood = Stood(start, Remembered.of(base.uploads), label=f"{self.store.by}-g{base.generation}")
         if start.watermark is not None:
             high = END if start.everything else Window(None, start.watermark).high
             async with aclosing(scan.pages(start.low(settings.lookback), high)) as pages:
                 async for page in pages:
-                    # What an upload made that was in progress a moment ago has not stood there before.
-                    old = [item for item in page if start.sees(item) and not uploads.made(item)]
-                    stood = stood.with_items(old, name=f"{label}-{len(stood):x}")
-                    newest = max([item.position.value for item in old] + ([newest] if newest else []), default=None)
+                    stood.add(page)
+        ledger = stood.result()
         beginning.start = start
-        beginning.listed, beginning.newest = scan.listed, newest
-        beginning.skipped = scan.listed if start.everything else len(stood)
-        beginning.first = replace(start.begin(base, stood), cursor=cursor_of(scan.cursor, start.low(settings.lookback)))
+        beginning.listed, beginning.newest = scan.listed, stood.newest
+        beginning.skipped = scan.listed if start.everything else len(ledger)
+        beginning.first = replace(
+            start.begin(base, ledger), cursor=cursor_of(scan.cursor, start.low(settings.lookback))
+        )
 
     def _looked(self, checkpoint: Checkpoint, scan: Scan) -> Checkpoint:
         """Note which uploads are in progress, and which are not any more."""

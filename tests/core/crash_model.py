@@ -28,6 +28,7 @@ from airflow_state_watchers.core.uploads import Remembered, Upload, upload_id
 from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.core.window import Selected, Selection, plan
 from airflow_state_watchers.exceptions import CheckpointError
+from airflow_state_watchers.ports import Skip
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, key_of
 from airflow_state_watchers.triggers.progress import Interrupted, Progress
 from airflow_state_watchers.triggers.settings import Settings
@@ -179,7 +180,13 @@ class Scan:
         self._world, self._opened = world, world.laws.order
 
     async def pages(
-        self, low: datetime | None, high: datetime, *, also: Collection[str] = (), after: str | None = None
+        self,
+        low: datetime | None,
+        high: datetime,
+        *,
+        also: Collection[str] = (),
+        after: str | None = None,
+        skip: Skip | None = None,
     ) -> AsyncGenerator[Sequence[Item], None]:
         shown: dict[bytes, Item] = {}
         for first in (False, True):
@@ -438,7 +445,9 @@ class Process:
         uploads = Remembered.of(checkpoint.uploads)
         selection = Selection(window, checkpoint.ledger, limit=limit, uploads=uploads)
         after = checkpoint.after(settings.lookback)
-        async with aclosing(scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after)) as pages:
+        async with aclosing(
+            scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after, skip=selection.skip)
+        ) as pages:
             async for page in pages:
                 selection.add(page)
         selected = selection.result()

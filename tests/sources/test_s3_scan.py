@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta, timezone
+from urllib.parse import unquote_plus
 
 import pytest
 from hypothesis import given
@@ -25,11 +26,10 @@ LATE = NOON + timedelta(days=1)
 
 def page(*keys: str, token: str | None = None, modified: str = "2026-11-01T12:00:00.000Z", size: str = "1") -> Listing:
     return Listing(
-        keys=list(keys),
+        keys=[unquote_plus(key) for key in keys],
         modified=[modified] * len(keys),
         etags=['"e"'] * len(keys),
         sizes=[size] * len(keys),
-        url_encoded=True,
         next_token=token,
     )
 
@@ -92,12 +92,6 @@ async def test_directory_markers_are_skipped_and_what_only_resembles_them_is_not
 async def test_the_filter_is_asked_about_the_key_as_it_is() -> None:
     scan = await Pages({None: page("p/a%2B.csv", "p/a.csv")}).scan(KeyFilter("*+.csv"))
     assert await keys_of(scan) == ["p/a+.csv"]
-
-
-async def test_keys_of_a_server_that_does_not_encode_are_left_alone() -> None:
-    raw = page("p/100%25+1")
-    raw.url_encoded = False
-    assert await keys_of(await Pages({None: raw}).scan()) == ["p/100%25+1"]
 
 
 async def test_pages_are_counted_whether_wanted_or_not_and_a_page_without_objects_is_no_end() -> None:
