@@ -1,18 +1,19 @@
-"""In-memory doubles of the ports: a clock, a store, a source. Public through :mod:`airflow_state_watchers.testing`."""
+"""In-memory doubles of the ports: a clock, a store, a source, manifests. Public through :mod:`airflow_state_watchers.testing`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import Any
 
+from airflow_state_watchers.core.manifest import dump, name_of
 from airflow_state_watchers.core.position import Item, Position, identity_of
 from airflow_state_watchers.core.uploads import Upload, upload_id
-from airflow_state_watchers.ports import Clock, Skip, Source
+from airflow_state_watchers.ports import Clock, ManifestStore, Skip, Source
 
 
 class FrozenClock:
@@ -181,4 +182,44 @@ class InMemoryScan:
             yield wanted[start : start + 1000]
 
 
+class InMemoryManifests:
+    """A place for manifests in memory: set it as a trigger's ``manifests``. A harness's tasks read from it.
+
+    ``stored`` holds them by URI with the time of ``clock`` at which they were written, and ``keep`` is how old they may grow.
+    ``error`` is raised by the next calls for as long as it is set.
+    """
+
+    def __init__(self, clock: Clock | None = None, *, keep: timedelta = timedelta(days=30)) -> None:
+        self.clock: Any = clock or FrozenClock()
+        self.keep = keep
+        self.error: Exception | None = None
+        self.stored: dict[str, tuple[bytes, datetime]] = {}
+
+    async def write(self, batch_id: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        uri, now = f"s3://memory/{name_of(batch_id)}", self._now()
+        _, written = self.stored.get(uri, (b"", now - self.keep))
+        if now - written >= self.keep / 2:
+            self.stored[uri] = dump(items), now
+        return {"uri": uri, "connection": None, "region": None}
+
+    async def clean(self) -> None:
+        now = self._now()
+        self.stored = {uri: found for uri, found in self.stored.items() if now - found[1] <= self.keep}
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+    def read(self, address: Mapping[str, Any]) -> bytes | None:
+        """Return what is stored at an address; ``None`` if it is gone."""
+        found = self.stored.get(address["uri"])
+        return found and found[0]
+
+    def _now(self) -> datetime:
+        if self.error is not None:
+            raise self.error
+        now: datetime = self.clock.now()
+        return now
+
+
 _: type[Source] = InMemorySource
+__: type[ManifestStore] = InMemoryManifests

@@ -48,4 +48,4 @@ class CheckpointError(StateWatcherError):
 
 
 class InboxError(StateWatcherError):
-    """An inbox cannot be opened as asked. Raised so that it burns no retries (see ``tasks.inbox``)."""
+    """An inbox cannot be opened or read as asked. Raised so that it burns no retries, unless another try may help."""

@@ -91,6 +91,17 @@ def get_provider_info() -> dict[str, Any]:
                         "example": None,
                         "default": "4",
                     },
+                    "manifest_retention": {
+                        "description": (
+                            "Seconds after which a manifest, the object with the items of a batch that is too large for an "
+                            "event, is removed.\nWhat has not been read by then is read as events are that were cleaned "
+                            "from the database.\n"
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "2592000",
+                    },
                     "max_backoff": {
                         "description": (
                             "The longest wait, in seconds, between two tries while a source keeps failing.\n"

@@ -5,7 +5,7 @@ Every port has an in-memory double in :mod:`airflow_state_watchers.testing`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -60,6 +60,23 @@ class Source(Protocol):
 
     async def open(self) -> Scan:
         """Begin one poll. Raises :class:`~airflow_state_watchers.exceptions.SourceError`."""
+
+    async def aclose(self) -> None:
+        """Release connections. Called once, when the watcher stops."""
+
+
+class ManifestStore(Protocol):
+    """Where the items of batches are kept that are too large for an event. It belongs to one watcher."""
+
+    async def write(self, batch_id: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Store the items under the batch's id; return their address, JSON-plain and without secrets, for the event.
+
+        What is stored already is not written again, unless it is so old that it may be removed soon. Raises
+        :class:`~airflow_state_watchers.exceptions.SourceError`.
+        """
+
+    async def clean(self) -> None:
+        """Remove what is too old, by the store's own clock. Raises :class:`~airflow_state_watchers.exceptions.SourceError`."""
 
     async def aclose(self) -> None:
         """Release connections. Called once, when the watcher stops."""

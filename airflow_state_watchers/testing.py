@@ -30,7 +30,7 @@ from typing import Any, Literal, cast
 
 from airflow.triggers.shared_stream import SharedStreamManager
 
-from airflow_state_watchers.doubles import FrozenClock, InMemorySource, InMemoryStore
+from airflow_state_watchers.doubles import FrozenClock, InMemoryManifests, InMemorySource, InMemoryStore
 from airflow_state_watchers.exceptions import StateWatcherError
 from airflow_state_watchers.ports import Clock, StateStore
 from airflow_state_watchers.tasks.doubles import InMemoryAirflow
@@ -124,7 +124,8 @@ class _Life:
 class WatcherHarness:
     """Drives one watcher poll by poll, on a store that outlives it.
 
-    :param trigger: any :class:`~airflow_state_watchers.WatermarkTrigger`.
+    :param trigger: any :class:`~airflow_state_watchers.WatermarkTrigger`; its ``source``, and its ``manifests`` if it has a
+        ``manifest_uri``, are set to doubles.
     :param asset: the name of the asset that it watches.
     :param store: an :class:`InMemoryStore`; :attr:`store` is the one in use.
     :param clock: this process's clock (health record, ``state_refresh``); the source has its own.
@@ -147,6 +148,8 @@ class WatcherHarness:
         self.events: list[dict[str, Any]] = []
         self._trigger = trigger
         self._airflow = InMemoryAirflow(asset=asset, store=self.store, now=self.clock.now)
+        if isinstance(trigger.manifests, InMemoryManifests):
+            self._airflow.read_manifest = trigger.manifests.read
         self._trigger_id = 0
         self._life: _Life | None = None
         self._crashed = False
@@ -206,7 +209,7 @@ class WatcherHarness:
         old = self._trigger
         _, kwargs = old.serialize()
         self._trigger = type(old)(**json.loads(json.dumps(kwargs)))
-        self._trigger.source = old.source
+        self._trigger.source, self._trigger.manifests = old.source, old.manifests
 
     def _start(self) -> _Life:
         self._trigger_id += 1
@@ -259,4 +262,4 @@ def _end(tasks: list[asyncio.Task[None]]) -> None:
             loop.call_soon_threadsafe(task.cancel)
 
 
-__all__ = ["FrozenClock", "InMemorySource", "InMemoryStore", "Recorded", "WatcherHarness", "inbox"]
+__all__ = ["FrozenClock", "InMemoryManifests", "InMemorySource", "InMemoryStore", "Recorded", "WatcherHarness", "inbox"]

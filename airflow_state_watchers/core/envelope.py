@@ -25,13 +25,15 @@ def event_of(
     trigger_run_id: str,
     sequence_index: int,
     source: Mapping[str, Any],
+    manifest: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the payload of one event.
 
     ``trigger_run_id`` names one life of the watcher, ``sequence_index`` counts its events from 0; ``source`` are the
-    source's own flat fields (for objects: ``bucket``).
+    source's own flat fields (for objects: ``bucket``). ``manifest`` is the address at which the items were written, if they
+    are too many for an event.
     """
-    items = [dict(item.data) for item in batch.items]
+    items = [item.data for item in batch.items]
     payload: dict[str, Any] = {
         "v": VERSION,
         "kind": kind,
@@ -46,8 +48,10 @@ def event_of(
         "count": len(items),
         "bytes": sum(int(item.get("size", 0)) for item in items),
         **source,
-        "items": items,
+        "items": [dict(item) for item in items] if manifest is None else [],
     }
+    if manifest is not None:
+        payload["manifest"] = dict(manifest)
     if batch.intent.replaces:
         payload["replaces"] = list(batch.intent.replaces)
     check_json(payload)
@@ -77,7 +81,7 @@ def _check(value: Any, where: str) -> None:
         if value != value or value in (float("inf"), float("-inf")):
             raise NotJson(f"{where} is {value}, which JSON does not have")
     elif type(value) is str:
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             raise NotJson(f"{where} has a lone surrogate, which UTF-8 does not have")
     elif value is not None and type(value) is not bool:
         raise NotJson(

@@ -1,4 +1,4 @@
-"""The two calls of a poll, with their time-outs and their errors."""
+"""Calls to S3, with their time-outs and their errors; the two of a poll among them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class S3Calls:
             request["KeyMarker"] = marker[0]
             if marker[1]:
                 request["UploadIdMarker"] = marker[1]
-        response = await self._call("list_multipart_uploads", request)
+        response = await self._call("list_multipart_uploads", request, answer=_refusal)
         if isinstance(response, Refused):
             return response
         headers = response["ResponseMetadata"]["HTTPHeaders"]
@@ -106,7 +106,10 @@ class S3Calls:
         if shared is not None:
             await ClientPool.here().release(shared)
 
-    async def _call(self, method: str, request: dict[str, Any]) -> Any:
+    async def _call(
+        self, method: str, request: dict[str, Any], *, answer: Callable[[Exception], Any] | None = None
+    ) -> Any:
+        """Make a call, and once more at once where that may help. ``answer``: what is returned for an error, if not ``None``."""
         while True:
             reused = self._shared is not None
             try:
@@ -120,8 +123,8 @@ class S3Calls:
             except SourceError:
                 raise
             except Exception as error:
-                if method == "list_multipart_uploads" and (refused := _refusal(error)):
-                    return refused
+                if answer is not None and (answered := answer(error)) is not None:
+                    return answered
                 await self._fail(error, may_retry=reused)
 
     async def _lease(self) -> Shared:

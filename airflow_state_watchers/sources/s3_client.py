@@ -103,7 +103,13 @@ async def _create(hook: S3Hook) -> Any:
     # botocore asks a pattern with an early wildcard before its own handler, which reads every body in search of an error.
     for operation in ("ListObjectsV2", "ListMultipartUploads"):
         client.meta.events.register_first(f"before-parse.*.{operation}", read_in_thread)
+    client.meta.events.register_last("before-call.s3", _without_expect)
     return client
+
+
+def _without_expect(params: dict[str, Any], **_: Any) -> None:
+    """Send a body at once. aiohttp waits for ever for the "100 Continue" that botocore asks for, and not every proxy sends it."""
+    params["headers"].pop("Expect", None)
 
 
 def _refresh_in_thread(credentials: Any) -> None:

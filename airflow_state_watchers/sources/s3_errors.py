@@ -28,6 +28,14 @@ REFUSED = {
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 }
+ACTIONS = {
+    "ListObjectsV2": "s3:ListBucket",
+    "ListMultipartUploads": "s3:ListBucket",
+    "PutObject": "s3:PutObject",
+    "HeadObject": "s3:GetObject",
+    "DeleteObject": "s3:DeleteObject",
+}
+"""What a policy has to allow for each call."""
 BUSY = {"SlowDown", "RequestLimitExceeded", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests"}
 ELSEWHERE = {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
 
@@ -55,13 +63,13 @@ class Trouble(NamedTuple):
 
 
 def explain(error: Exception, place: S3Place) -> Trouble | None:
-    """Say what a failed LIST means; ``None`` for an error that is not S3's, the network's or the credentials'."""
+    """Say what a failed call means; ``None`` for an error that is not S3's, the network's or the credentials'."""
     if isinstance(error, boto.ClientError):
         return _explain_answer(error, place)
     if isinstance(error, NO_CREDENTIALS):
         return Trouble(_without_credentials(error, place), rebuild=True, at_once=True)
     if isinstance(error, boto.ParamValidationError):
-        text = f"{place.bucket!r} cannot be the name of a bucket. Check bucket_name."
+        text = f"{place.bucket!r} cannot be the name of a bucket. Check {place.argument}."
         return Trouble(SourceMissing(f"{place.uri}: {text}"))
     if isinstance(error, UNREACHABLE):
         text = f"cannot connect to the S3 endpoint ({_cause(error)}). Check the network, and endpoint_url, region_name and "
@@ -70,7 +78,7 @@ def explain(error: Exception, place: S3Place) -> Trouble | None:
         text = f"no whole answer within {place.timeout:g} s. If S3 is only slow, raise [state_watchers] source_timeout."
         return Trouble(SourceUnavailable(f"{place.uri}: {text}"))
     if isinstance(error, INTERRUPTED):
-        return Trouble(SourceUnavailable(f"{place.uri}: the listing broke off ({_cause(error)}). It is tried again."))
+        return Trouble(SourceUnavailable(f"{place.uri}: the answer broke off ({_cause(error)}). It is tried again."))
     return None
 
 
@@ -112,21 +120,21 @@ def _explain_answer(error: boto.ClientError, place: S3Place) -> Trouble:
     if code == "RequestTimeTooSkewed":
         text = f"the clock of this machine differs too much from S3's ({seen}). Set it right."
         return Trouble(SourceDenied(f"{place.uri}: {text}"))
-    if error.operation_name not in ("ListObjectsV2", "ListMultipartUploads"):
+    action = ACTIONS.get(error.operation_name)
+    if action is None:
         text = (
             f"{_plain(error.operation_name)} is denied to {place.connection} ({seen}). Check its role and credentials."
         )
         return Trouble(SourceDenied(f"{place.uri}: {text}"), rebuild=True)
     if status in (401, 403):
-        text = f"s3:ListBucket is denied to {place.connection} ({seen}). Grant it on {place.arn}."
+        where = place.arn if action == "s3:ListBucket" else f"{place.arn}/{place.prefix}*"
+        text = f"{action} is denied to {place.connection} ({seen}). Grant it on {where}."
         return Trouble(SourceDenied(f"{place.uri}: {text}"), rebuild=True)
     if code in ELSEWHERE or 300 <= status < 400:
         text = f"the bucket is in another region ({seen}). Set region_name here or in {place.connection}."
         return Trouble(SourceMissing(f"{place.uri}: {text}"), rebuild=True)
     if status == 404 or code == "InvalidBucketName":
-        text = (
-            f"there is no bucket {place.bucket!r} ({seen}). Check bucket_name, and the endpoint of {place.connection}."
-        )
+        text = f"there is no bucket {place.bucket!r} ({seen}). Check {place.argument}, and the endpoint of {place.connection}."
         return Trouble(SourceMissing(f"{place.uri}: {text}"), rebuild=True)
     return Trouble(SourceUnavailable(f"{place.uri}: S3 does not take the request ({seen})."), rebuild=True)
 

@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Place:
-    """A prefix of a bucket, and the arguments of the Amazon provider's hook. ``timeout``: seconds for one call."""
+    """A prefix of a bucket, and the arguments of the Amazon provider's hook. ``timeout``: seconds for one call.
+
+    ``argument`` is what people set to choose the bucket.
+    """
 
     bucket: str
     prefix: str
@@ -18,6 +21,7 @@ class S3Place:
     verify: bool | str | None
     botocore_config: Mapping[str, Any] | None = field(repr=False)
     timeout: float
+    argument: str = "bucket_name"
 
     @property
     def uri(self) -> str:

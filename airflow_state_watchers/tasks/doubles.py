@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_state_watchers.core.takes import Holder
 from airflow_state_watchers.tasks.events import payload_of
+from airflow_state_watchers.tasks.manifests import ReadManifest, read_from_s3
 from airflow_state_watchers.tasks.surroundings import Opener, RawEvent, Surroundings, doubles
 
 
@@ -69,6 +70,7 @@ class InMemoryAirflow:
     max_map_length: int = 1024
     mapped_over: bool = True
     task_ids: frozenset[str] | None = None
+    read_manifest: ReadManifest = read_from_s3
     counted: dict[str, int] = field(default_factory=dict)
     events: list[RawEvent] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
@@ -183,6 +185,7 @@ class InMemoryAirflow:
             max_map_length=self.max_map_length,
             mapped_over=self.mapped_over,
             task_ids=self.task_ids,
+            read_manifest=self.read_manifest,
         )
 
     def _count(self, name: str, number: int) -> None:

@@ -16,7 +16,9 @@ from airflow.sdk.serde import allow_class
 
 from airflow_state_watchers.core.chain import Event
 from airflow_state_watchers.core.micros import micros_of
+from airflow_state_watchers.tasks.manifests import whole
 from airflow_state_watchers.tasks.refusal import InboxRefusal
+from airflow_state_watchers.tasks.surroundings import manifest_reader_of
 
 VERSION = 1
 S3_OBJECTS = "s3_objects"
@@ -102,9 +104,18 @@ class WatcherEvent:
 
     @classmethod
     def from_asset_event(cls, event: AssetEvent) -> WatcherEvent | None:
-        """Read an Airflow asset event. ``None`` if no watcher of this package sent it."""
+        """Read an Airflow asset event, with its manifest if it has one. ``None`` if no watcher of this package sent it.
+
+        Raises :class:`~airflow_state_watchers.exceptions.InboxError` if the manifest cannot be read or is gone.
+        """
         payload = payload_of(event.extra)
-        return None if payload is None else watcher_event(event.asset.name, payload, objects_of(payload))
+        if payload is None:
+            return None
+        name: str = event.asset.name
+        found = whole(payload, manifest_reader_of(name))
+        if found is None:
+            raise InboxRefusal(f"{payload['manifest']['uri']}, the manifest of batch {payload['batch_id']}, is gone.")
+        return watcher_event(name, found, objects_of(found))
 
 
 def payload_of(extra: Any) -> Mapping[str, Any] | None:
@@ -114,6 +125,11 @@ def payload_of(extra: Any) -> Mapping[str, Any] | None:
         return None
     named = isinstance(payload.get("watcher"), str) and isinstance(payload.get("batch_id"), str)
     return payload if named and isinstance(payload.get("items"), list) else None
+
+
+def count_of(payload: Mapping[str, Any]) -> int:
+    """Return how many items an event has, in it or in its manifest."""
+    return int(payload["count"]) if payload.get("manifest") else len(payload["items"])
 
 
 def event_of(event_id: int, time: datetime, payload: Mapping[str, Any]) -> Event:
@@ -131,7 +147,7 @@ def event_of(event_id: int, time: datetime, payload: Mapping[str, Any]) -> Event
         generation=int(payload["generation"]),
         batch_id=payload["batch_id"],
         previous=payload.get("previous"),
-        count=len(payload["items"]),
+        count=count_of(payload),
         replaces=(replaces,) if isinstance(replaces, str) else tuple(replaces),
     )
 

@@ -34,7 +34,7 @@ class Opened:
 
 def open_inbox(place: Surroundings, shelf: Shelf, rules: Rules) -> Opened:
     """Take what is this task's to do, and store that it was taken before anything of it is handed out."""
-    me, findings = place.opener.holder, Findings(place.log)
+    me, findings = place.opener.holder, Findings(place.log, place.read_manifest)
     bookmark, floor = _begin(place, shelf, rules)
     bookmark, over = bookmark.settled(me, fates_of(bookmark.questions(me), place.tasks))
     own = own_again(bookmark.take_of(me) or Take(me, place.opener.max_tries), findings, rules)

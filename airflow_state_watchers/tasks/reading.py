@@ -13,6 +13,7 @@ from airflow_state_watchers.core.chain import Event
 from airflow_state_watchers.core.micros import micros_of, moment_of
 from airflow_state_watchers.core.takes import Piece
 from airflow_state_watchers.tasks.events import event_of
+from airflow_state_watchers.tasks.manifests import Manifests, ReadManifest, read_from_s3
 from airflow_state_watchers.tasks.surroundings import EventLog, RawEvent
 
 FIRST_PAGE = 20
@@ -81,8 +82,9 @@ def look_back(log: EventLog, event: Event) -> list[Event]:
 class Findings:
     """What one opening has read: every event, and the payloads of the first ones, as many as may be held."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: EventLog, read_manifest: ReadManifest = read_from_s3) -> None:
         self.log = log
+        self.manifests = Manifests(read_manifest, most=CACHED_ITEMS)
         self.events: dict[int, Event] = {}
         self._payloads: dict[int, Payload] = {}
         self._room = CACHED_ITEMS
@@ -92,7 +94,7 @@ class Findings:
         assert raw.payload is not None
         event = self.events[raw.id] = event_of(raw.id, raw.time, raw.payload)
         if self._room > 0 and raw.id not in self._payloads:
-            self._room -= event.count
+            self._room -= len(raw.payload["items"])
             self._payloads[raw.id] = raw.payload
         return event
 
@@ -104,18 +106,23 @@ class Findings:
                     self.add(raw)
 
     def payload(self, event_id: int, time: int) -> Payload | None:
-        """Return an event's payload, reading it again if it is not at hand. ``None`` if it is gone from the database."""
-        at_hand = self._payloads.get(event_id)
-        if at_hand is not None:
-            return at_hand
-        return next((raw.payload for raw in scan(self.log, time, time) if raw.id == event_id), None)
+        """Return an event's payload with its items, reading it again if it is not at hand. ``None`` if it, or its manifest, is
+        gone."""
+        found = self._payloads.get(event_id)
+        if found is None:
+            found = next((raw.payload for raw in scan(self.log, time, time) if raw.id == event_id), None)
+        return self.manifests.whole(found)
 
     def keep(self, event_ids: set[int]) -> None:
         """Drop the payloads of all others."""
         self._payloads = {event_id: self._payloads[event_id] for event_id in event_ids & self._payloads.keys()}
 
     def payloads(self, events: Sequence[Event]) -> Iterator[Payload | None]:
-        """Yield the payloads of events that come in the order of (time, id), in one pass; ``None`` for one that is gone."""
+        """Yield the payloads, with their items, of events that come in the order of (time, id), in one pass; ``None`` for one
+        that is gone, or whose manifest is."""
+        return map(self.manifests.whole, self._stored(events))
+
+    def _stored(self, events: Sequence[Event]) -> Iterator[Payload | None]:
         passing: Iterator[RawEvent] | None = None
         ahead: RawEvent | None = None
         for event in events:

@@ -23,9 +23,9 @@ class Rules:
     start: Start = "latest"
     on_gap: OnGap = "raise"
 
-    def gap(self, what: str) -> None:
+    def gap(self, what: str, why: str = "Were they cleaned from the database?") -> None:
         """Raise because events are missing, unless the author wants to go on without them."""
-        message = f"inbox {self.consumer} of asset {self.asset!r}: {what} Were they cleaned from the database?"
+        message = f"inbox {self.consumer} of asset {self.asset!r}: {what} {why}"
         if self.on_gap == "skip":
             log.warning('%s Going on without them (on_gap="skip").', message)
             return

@@ -8,6 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 
+from airflow_state_watchers.core.chain import Event
 from airflow_state_watchers.core.micros import moment_of
 from airflow_state_watchers.core.numbers import Numbers
 from airflow_state_watchers.core.takes import Copies, Slot, Take
@@ -54,9 +55,19 @@ class Session:
                 if payload is not None:
                     yield slot, self._left_of(slot), payload
                 else:
-                    self._rules.gap(
-                        f"asset event {slot.event.id} of {moment_of(slot.event.time)} is gone since it was taken."
-                    )
+                    self._gone(slot.event)
+
+    def _gone(self, event: Event) -> None:
+        """Raise because what was taken is not there any more, unless the author wants to go on without it."""
+        name = f"asset event {event.id} of {moment_of(event.time)}"
+        uri = self._findings.manifests.gone.get(event.batch_id)
+        if uri is None:
+            self._rules.gap(f"{name} is gone since it was taken.")
+        else:
+            self._rules.gap(
+                f"{uri}, the manifest of {name}, is gone.",
+                "Was it removed by age ([state_watchers] manifest_retention)?",
+            )
 
     def _left_of(self, slot: Slot) -> Numbers:
         return self.take.left & Numbers.span(slot.start, slot.stop)

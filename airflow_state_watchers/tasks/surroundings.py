@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
 from airflow_state_watchers.core.takes import Holder
+from airflow_state_watchers.tasks.manifests import ReadManifest, read_from_s3
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
@@ -103,10 +104,17 @@ class Surroundings:
     max_map_length: int = 1024
     mapped_over: bool = True
     task_ids: frozenset[str] | None = None
+    read_manifest: ReadManifest = read_from_s3
 
 
 doubles: ContextVar[Mapping[str, Callable[[], Surroundings]]] = ContextVar("inbox_doubles")
 """By asset name: what stands in for Airflow while a test has put it there."""
+
+
+def manifest_reader_of(asset: str) -> ReadManifest:
+    """Return how manifests of an asset's events are read, also outside an inbox."""
+    stand_in = doubles.get({}).get(asset)
+    return stand_in().read_manifest if stand_in else read_from_s3
 
 
 def surroundings_of(asset: AnyAsset) -> Surroundings:

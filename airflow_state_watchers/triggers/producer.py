@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
-from airflow_state_watchers.core.batch import Batch, step
+from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.checkpoint import Checkpoint, cursor_of, later
 from airflow_state_watchers.core.envelope import event_of
 from airflow_state_watchers.core.uploads import Remembered
@@ -26,12 +26,12 @@ from airflow_state_watchers.core.window import Selected, Selection, plan
 from airflow_state_watchers.ports import Clock, Scan
 from airflow_state_watchers.triggers.event import WatcherTriggerEvent
 from airflow_state_watchers.triggers.health import Health
+from airflow_state_watchers.triggers.large import LargeBatches
 from airflow_state_watchers.triggers.progress import Interrupted, Progress
-from airflow_state_watchers.triggers.settings import Settings
+from airflow_state_watchers.triggers.settings import SELECTION_LIMIT, Settings
 
 log = logging.getLogger(__name__)
 
-SELECTION_LIMIT = 50_000
 FRONTIER_INTERVAL = timedelta(hours=1)
 GUARD_STEPS = 25
 GUARD_STEP = 0.1
@@ -57,6 +57,7 @@ class WatermarkProducer(SharedStreamProducer):
     def __init__(self, settings: Settings, progress: Progress, health: Health, clock: Clock) -> None:
         self.closing = False
         self._settings, self._progress, self._health, self._clock = settings, progress, health, clock
+        self._large = LargeBatches(settings)
         self._in_flight: list[Delivery] = []
         self._epoch = 0
         self._changed = asyncio.Event()
@@ -83,6 +84,7 @@ class WatermarkProducer(SharedStreamProducer):
     async def aclose(self) -> None:
         self.close()
         await self._settings.source.aclose()
+        await self._large.aclose()
 
     async def _cycle(self) -> AsyncGenerator[Delivery, None]:
         """One poll and the wait after it."""
@@ -100,6 +102,8 @@ class WatermarkProducer(SharedStreamProducer):
             delay = self._health.failed(self._clock.now(), error)
         else:
             self._health.succeeded(self._clock.now())
+            if not self._again:
+                await self._large.clean(self._clock.now())
         if not self._again or self._health.lag_seconds is not None:
             await self._tell()
         if self._again:
@@ -127,7 +131,7 @@ class WatermarkProducer(SharedStreamProducer):
         checkpoint, selected = await self._scan(checkpoint, scan)
         frontier = later(checkpoint.frontier, selected.upto)
         self._health.scanned(self._clock.now(), source_now=scan.now, frontier=frontier)
-        batches = step(checkpoint, selected, max_items=self._settings.max_items)
+        batches = await self._large.step(checkpoint, selected)
         if not batches:
             await self._progress.scanned(selected.upto, self._clock.now(), every=FRONTIER_INTERVAL)
         epoch = self._epoch
@@ -162,9 +166,11 @@ class WatermarkProducer(SharedStreamProducer):
     async def _intend(self, batch: Batch, epoch: int) -> Delivery:
         """Store that this batch is about to be delivered; an asset that takes no write gets no event."""
         checkpoint = await self._progress.intend(batch, self._clock.now())
+        manifest = await self._large.written(batch)
         payload = event_of(
             batch,
             checkpoint,
+            manifest=manifest,
             kind=self._settings.kind,
             trigger_run_id=self._run_id,
             sequence_index=self._sequence,

@@ -7,9 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from airflow_state_watchers.exceptions import WatcherArgumentError
+from airflow_state_watchers.ports import ManifestStore
 from airflow_state_watchers.sources.layout import Layout
 from airflow_state_watchers.sources.partitions import DatePattern
 from airflow_state_watchers.sources.s3 import KeyFilter, S3Source
+from airflow_state_watchers.sources.s3_manifest import S3Manifests, manifest_place
+from airflow_state_watchers.sources.s3_place import S3Place
 from airflow_state_watchers.triggers.arguments import choice, count, flag, plain, seconds, text
 from airflow_state_watchers.triggers.settings import configured
 from airflow_state_watchers.triggers.watermark import WatermarkTrigger
@@ -40,7 +43,10 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
     :param lookback: how far behind the frontier each poll looks again for objects that appeared late.
     :param upload_ttl: multipart uploads in progress are remembered for so long, as their objects appear late; ``None`` for as
         long as they last, 0 not at all.
-    :param max_objects_per_event: a poll that found more makes several events.
+    :param max_objects_per_event: a poll that found more makes several events; so does one whose items take more than 512 KiB
+        in Airflow's database.
+    :param manifest_uri: ``s3://bucket/prefix``: a poll that found more makes one event instead, whose items are written there
+        as one object; up to 50,000 of them.
     :param aws_conn_id: the Amazon provider's connection; ``None`` uses the environment's credentials.
     :param region_name: overrides the connection's region.
     :param verify: TLS verification, as in the Amazon provider's hooks.
@@ -72,6 +78,7 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
         lookback: float | timedelta = 3600,
         upload_ttl: float | timedelta | None = 604800,
         max_objects_per_event: int = 1000,
+        manifest_uri: str | None = None,
         aws_conn_id: str | None = "aws_default",
         region_name: str | None = None,
         verify: bool | str | None = None,
@@ -95,6 +102,7 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
         self.region_name = None if region_name is None else text("region_name", region_name)
         self.verify = verify if verify is None or isinstance(verify, bool) else text("verify", verify)
         self.botocore_config = _config(botocore_config)
+        self.manifest_uri = None if manifest_uri is None else text("manifest_uri", manifest_uri)
         self._filter = KeyFilter(self.key_pattern, self.use_regex, self.min_size)
         super().__init__(
             watcher_name=self.name or f"s3://{self.bucket_name}/{self.prefix}",
@@ -107,6 +115,7 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
             max_items=self.max_objects_per_event,
             **kwargs,
         )
+        self._manifests = None if self.manifest_uri is None else self._manifests_at(self.manifest_uri)
 
     def build_source(self, timeout: float) -> S3Source:
         return S3Source(
@@ -123,6 +132,35 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
             botocore_config=self.botocore_config,
             timeout=timeout,
         )
+
+    def build_manifests(self, timeout: float, keep: timedelta) -> ManifestStore | None:
+        if self._manifests is None:
+            return None
+        bucket, prefix = self._manifests
+        place = S3Place(
+            bucket=bucket,
+            prefix=prefix,
+            aws_conn_id=self.aws_conn_id,
+            region_name=self.region_name,
+            verify=self.verify,
+            botocore_config=self.botocore_config,
+            timeout=timeout,
+            argument="manifest_uri",
+        )
+        return S3Manifests(place, keep=keep)
+
+    def _manifests_at(self, uri: str) -> tuple[str, str]:
+        """Return bucket and prefix of this watcher's manifests, which must not be among the objects that it watches."""
+        place = manifest_place(uri, self.watcher_name)
+        if place is None:
+            raise WatcherArgumentError(f"manifest_uri={uri!r}: give an address like 's3://bucket/manifests'")
+        bucket, prefix = place
+        if bucket == self.bucket_name and (prefix.startswith(self.prefix) or self.prefix.startswith(prefix)):
+            raise WatcherArgumentError(
+                f"manifest_uri={uri!r} lies under the watched s3://{self.bucket_name}/{self.prefix} (bucket_name, prefix): the "
+                "watcher would deliver its own manifests. Choose another place"
+            )
+        return place
 
     def event_fields(self) -> Mapping[str, Any]:
         return {"bucket": self.bucket_name}

@@ -8,16 +8,23 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from airflow_state_watchers.ports import Source
+from airflow_state_watchers.ports import ManifestStore, Source
 
 log = logging.getLogger(__name__)
 
 SECTION = "state_watchers"
+MAX_EVENT_BYTES = 512 * 1024
+"""The most that the items of one event may take in Airflow's database, as JSON."""
+SELECTION_LIMIT = 50_000
+"""The most new items that one poll holds, and that a batch may have which is written as a manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One watcher's settings. ``poll_interval`` and ``state_refresh`` are seconds."""
+    """One watcher's settings. ``poll_interval`` and ``state_refresh`` are seconds.
+
+    ``max_items`` and ``max_bytes`` are the limits of what an event holds; with ``manifests`` a batch may be larger.
+    """
 
     name: str
     kind: str
@@ -31,6 +38,8 @@ class Settings:
     on_source_change: Literal["stop", "keep", "start"] = "stop"
     event_fields: Mapping[str, Any] = field(default_factory=dict)
     upload_ttl: timedelta | None = None
+    max_bytes: int = MAX_EVENT_BYTES
+    manifests: ManifestStore | None = None
     max_in_flight: int = 8
     state_refresh: float = 300.0
 

@@ -14,7 +14,7 @@ from airflow.triggers.shared_stream import SharedStreamProducer
 
 from airflow_state_watchers.core.codec import load_time
 from airflow_state_watchers.exceptions import StateWatcherError, WatcherArgumentError
-from airflow_state_watchers.ports import Clock, Source
+from airflow_state_watchers.ports import Clock, ManifestStore, Source
 from airflow_state_watchers.state.accessors import watched_assets
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore
 from airflow_state_watchers.triggers.arguments import choice, moment, passed_on, seconds, serialized
@@ -49,6 +49,8 @@ class WatermarkTrigger(BaseEventTrigger):
     """Seconds for which a source's multipart uploads are remembered."""
     source: Source | None = None
     """Set in tests to a double; otherwise :meth:`build_source` makes one."""
+    manifests: ManifestStore | None = None
+    """Set in tests to a double; otherwise :meth:`build_manifests` makes one."""
     owners: dict[tuple[str, str], object] = {}  # noqa: RUF012 - one for all watchers of a process, on purpose
 
     def __init__(
@@ -83,6 +85,10 @@ class WatermarkTrigger(BaseEventTrigger):
     @abstractmethod
     def build_source(self, timeout: float) -> Source:
         """Return the source that the arguments name. ``timeout`` bounds each of its calls, in seconds."""
+
+    def build_manifests(self, timeout: float, keep: timedelta) -> ManifestStore | None:
+        """Return where batches are written that are too large for an event, for as long as ``keep``; ``None``: nowhere."""
+        return None
 
     def event_fields(self) -> Mapping[str, Any]:
         """Return the source's own flat fields of an event."""
@@ -121,11 +127,13 @@ class WatermarkTrigger(BaseEventTrigger):
         return WatermarkProducer(settings, progress, Health(self.watcher_name, asset, max_backoff), self.clock)
 
     def _settings(self) -> Settings:
-        initial = self.initial_value
+        initial, timeout = self.initial_value, configured("source_timeout", 30)
+        keep = timedelta(seconds=configured("manifest_retention", 30 * 86400))
         return Settings(
             name=self.watcher_name,
             kind=self.kind,
-            source=self.source or self.build_source(configured("source_timeout", 30)),
+            source=self.source or self.build_source(timeout),
+            manifests=self.manifests or self.build_manifests(timeout, keep),
             settle=timedelta(seconds=self.settle),
             lookback=timedelta(seconds=self.lookback),
             poll_interval=max(self.poll_interval, configured("min_poll_interval", 5)),

@@ -410,7 +410,7 @@ class Process:
             return
         checkpoint = self.progress.looked(scan)
         checkpoint, selected = await self._scan(checkpoint, scan)
-        batches = step(checkpoint, selected, max_items=world.settings.max_items)
+        batches = step(checkpoint, selected, max_items=world.settings.max_items, max_bytes=world.settings.max_bytes)
         if not batches:
             await self.progress.scanned(selected.upto, world.now, every=FRONTIER_INTERVAL)
         epoch = self._epoch

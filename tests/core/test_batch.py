@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_state_watchers.core.batch import Batch, batch_id_of, step
+from airflow_state_watchers.core.batch import Batch, batch_id_of, size_of, step
 from airflow_state_watchers.core.checkpoint import Checkpoint, Intent
 from airflow_state_watchers.core.position import Item, Position
 from airflow_state_watchers.core.window import Selected
@@ -68,6 +71,55 @@ def test_all_items_are_in_one_batch_each_and_in_order(found: list[Item], max_ite
     assert not batches or batches[-1].intent.upto == HORIZON
 
 
+# Bytes.
+
+texts = st.text(st.sampled_from('a"\\\n\u00e9\U0001f600'), min_size=1, max_size=8)
+
+
+def stored_size(found: Sequence[Item]) -> int:
+    """What Airflow's database holds of them, brackets left out."""
+    return len(json.dumps([dict(item.data) for item in found])) - len("[]")
+
+
+@given(
+    st.lists(st.builds(item, st.integers(0, 6), texts), unique_by=lambda found: found.identity),
+    st.integers(1, 4),
+    st.integers(1, 500),
+)
+def test_a_batch_is_as_large_as_it_may_be_and_no_larger(found: list[Item], max_items: int, max_bytes: int) -> None:
+    batches = step(blank(), selected(*found), max_items=max_items, max_bytes=max_bytes)
+    ordered = selected(*found).items
+    assert tuple(item for batch in batches for item in batch.items) == ordered
+    for batch in batches:
+        assert len(batch.items) == 1 or stored_size(batch.items) <= max_bytes
+        assert len(batch.items) <= max_items
+    for batch, following in pairwise(batches):
+        more = [*batch.items, following.items[0]]
+        assert len(batch.items) == max_items or stored_size(more) + 2 > max_bytes, "the next one would have fitted"
+
+
+def test_one_item_that_is_too_large_is_a_batch_of_its_own() -> None:
+    found = [item(1, "a"), item(1, "b" * 500), item(1, "c"), item(1, "d")]
+    batches = step(blank(), selected(*found), max_items=10, max_bytes=300)
+    assert [len(batch.items) for batch in batches] == [1, 1, 2]
+
+
+def test_equal_content_is_cut_by_bytes_as_it_was() -> None:
+    found = [item(1, key * 20) for key in "abcdefg"]
+    first = step(blank(), selected(*found), max_items=10, max_bytes=350)
+    again = step(after(blank(), first), selected(*found), max_items=10, max_bytes=350)
+    assert len(first) > 2
+    assert [(batch.batch_id, batch.items, batch.previous) for batch in again] == [
+        (batch.batch_id, batch.items, batch.previous) for batch in first
+    ]
+    assert all(batch.intent.replaces == () for batch in again)
+
+
+def test_what_is_no_json_has_a_size_too() -> None:
+    """It is refused later, by name."""
+    assert size_of(Item(HORIZON, b"1", {"a": {1, 2}, (1, 2): float("nan"), "c": "\ud800"})) > 0  # type: ignore[dict-item]
+
+
 # Batch ids.
 
 
@@ -89,6 +141,13 @@ def test_a_batch_id_is_another_one_for_another_watcher_origin_or_generation() ->
 def test_a_batch_id_is_the_same_however_far_the_watcher_has_come() -> None:
     further = blank(watermark=HORIZON, frontier=HORIZON, last_batch="b0", by="p2", n=9)
     assert batch_id_of(further, [item(1)]) == batch_id_of(blank(), [item(1)])
+
+
+def test_a_batch_id_is_the_same_however_it_is_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [item(number % 3, f"k{number}") for number in range(20)]
+    whole = batch_id_of(blank(), found)
+    monkeypatch.setattr("airflow_state_watchers.core.batch._PIECE", 3)
+    assert batch_id_of(blank(), found) == whole
 
 
 def test_batch_ids_are_those_of_earlier_releases() -> None:

@@ -36,6 +36,22 @@ def event(checkpoint: Checkpoint, *found: Item, **source: Any) -> dict[str, Any]
     )
 
 
+def test_a_large_batch_has_an_address_instead_of_its_items() -> None:
+    found = (item(1, "orders/a.csv"), item(3, "orders/b.csv"))
+    checkpoint, address = blank(), {"uri": "s3://m/x.jsonl.gz", "connection": None, "region": None}
+    large = event_of(
+        batch(checkpoint, *found),
+        checkpoint,
+        kind="s3_objects",
+        trigger_run_id="9f",
+        sequence_index=3,
+        source={"bucket": "lake"},
+        manifest=address,
+    )
+    assert large == {**event(checkpoint, *found, bucket="lake"), "items": [], "manifest": address}
+    assert summary_of(large) == summary_of(event(checkpoint, *found))
+
+
 def test_the_documented_shape() -> None:
     checkpoint = blank(generation=2, last_batch="b0")
     found = (item(1, "orders/a.csv"), item(3, "orders/b.csv"))

@@ -138,6 +138,12 @@ async def keys_of(source: S3Source) -> list[str]:
     return [item.position.tiebreak for item in await look(source)]
 
 
+def stored(lake: Lake, uri: str) -> bytes | None:
+    """The content of an object of the lake's."""
+    found = lake._backend.get_object(BUCKET, uri.removeprefix(f"s3://{BUCKET}/"))
+    return None if found is None else bytes(found.value)
+
+
 def client_of(source: S3Source) -> Any:
     """The client that a source has leased."""
     assert source.calls._shared is not None
