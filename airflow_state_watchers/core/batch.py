@@ -44,14 +44,16 @@ def step(checkpoint: Checkpoint, selected: Selected, *, max_items: int, max_byte
     batches: list[Batch] = []
     previous = checkpoint.last_batch
     closes: tuple[str, ...] = ()
+    begun: set[str] = set()
     for old, items, upto in _parts(checkpoint, selected):
         ended = (old.batch_id,) if old is not None and upto == old.upto else ()
         parts = list(_cut(items, max_items, max_bytes))
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             batch_id = batch_id_of(checkpoint, part)
-            if last:
-                closes = (*closes, *ended)
+            begun.add(batch_id)
+            if last:  # an intent whose first items are a batch of its own again is taken over by that one
+                closes = (*closes, *(each for each in ended if each not in begun or each == batch_id))
             intent = Intent(batch_id, upto if last else part[-1].position, _replaced(old, batch_id))
             batches.append(Batch(intent, part, previous, closes))
             previous, closes = batch_id, ()

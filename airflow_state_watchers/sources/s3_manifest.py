@@ -55,9 +55,8 @@ class S3Manifests(S3Calls):
             listing, date = await self.objects(Span(self.place.prefix), token)
             now = now or self._time_of(date)
             for key, modified, _, _ in listing.entries():
-                name = listing.text(key)
-                if is_name(name.removeprefix(self.place.prefix)) and now - self._instant(modified) > self._keep:
-                    await self._call("delete_object", {"Key": name})
+                if is_name(key.removeprefix(self.place.prefix)) and now - self._instant(modified) > self._keep:
+                    await self._call("delete_object", {"Key": key})
             token = listing.next_token
             if token is None:
                 return

@@ -247,3 +247,15 @@ def test_a_part_that_was_not_reached_is_not_closed() -> None:
 def test_an_intent_keeps_its_last_eight_names() -> None:
     names = tuple("abcdefghij")
     assert Intent("z", HORIZON, names).replaces == names[:8]
+
+
+def test_an_intent_whose_first_items_are_a_batch_of_their_own_again_stays_until_that_is_committed() -> None:
+    """The batch has the old id and ends earlier; what comes after it must not close what is still on its way."""
+    checkpoint = blank()
+    (first,) = step(checkpoint, Selected((item(1), item(2)), Position(at(9)), True), max_items=2)
+    stored = checkpoint.intend(first.intent)
+    again = step(stored, Selected((item(1), item(2), item(3)), Position(at(9)), True), max_items=2)
+    assert [batch.batch_id == first.batch_id for batch in again] == [True, False]
+    for batch in again:
+        stored = stored.intend(batch.intent, closes=batch.closes)
+    assert stored.intents == tuple(batch.intent for batch in again)
