@@ -59,9 +59,9 @@ FAULTS = [
     # What a poll reads.
     Fault(
         "no lookback",
-        "core/window.py",
-        "_minus(frontier.value, lookback)",
-        "frontier.value",
+        "core/checkpoint.py",
+        "return None if self.frontier is None else minus(self.frontier.value, lookback)",
+        "return None if self.frontier is None else self.frontier.value",
         LAWS,
     ),
     Fault(
@@ -75,7 +75,7 @@ FAULTS = [
         "a replay without the lookback",
         "core/window.py",
         "return Window(low, checkpoint.intents[-1].upto)",
-        "return Window(frontier.value if frontier else None, checkpoint.intents[-1].upto)",
+        "return Window(checkpoint.frontier.value if checkpoint.frontier else None, checkpoint.intents[-1].upto)",
     ),
     Fault(
         "batches not sorted",
@@ -94,8 +94,8 @@ FAULTS = [
     Fault(
         "the frontier passes an incomplete selection",
         "core/window.py",
-        "return Selected(tuple(self._items), self._upto, self._complete)",
-        "return Selected(tuple(self._items), self._window.upto, self._complete)",
+        "return Selected(tuple(self._items), self._upto, self._complete, tuple(self._old))",
+        "return Selected(tuple(self._items), self._window.upto, self._complete, tuple(self._old))",
         LAWS,
     ),
     # What is remembered.
@@ -111,7 +111,7 @@ FAULTS = [
         "core/ledger.py",
         "if segment.high >= before",
         "if segment.high > before",
-        LAWS,
+        "tests/core/test_ledger.py",
     ),
     Fault(
         "the ledger pruned by half the lookback",
@@ -122,8 +122,8 @@ FAULTS = [
     Fault(
         "an open segment changed under its name",
         "core/ledger.py",
-        "            segments.pop()\n",
-        "            name = segments.pop().name\n",
+        "        segments = list(kept)\n",
+        "        segments = list(kept)\n        name = copied[-1].name if copied else name\n",
     ),
     Fault(
         "the watermark not the greatest",
@@ -141,14 +141,79 @@ FAULTS = [
     Fault(
         "what stands at the beginning is not seen",
         "core/checkpoint.py",
-        "return clean.with_ledger(clean.ledger.with_items(seen, name=segment))",
-        "return clean",
+        "cursor=None).with_ledger(seen)",
+        "cursor=None)",
     ),
     Fault(
         "the chain goes on over a move",
         "core/checkpoint.py",
-        "clean = replace(empty, intents=(), last_batch=None)",
-        "clean = replace(empty, intents=())",
+        "return replace(empty, intents=(), last_batch=None, cursor=None)",
+        "return replace(empty, intents=(), cursor=None)",
+    ),
+    # Uploads that end late.
+    Fault(
+        "an upload that is gone not looked up",
+        "core/window.py",
+        "elif item.position in self._window or self._gone.made(item):",
+        "elif item.position in self._window:",
+    ),
+    Fault(
+        "an upload forgotten when it is gone",
+        "core/uploads.py",
+        "return (*uploads, *(replace(upload, missed=upload.missed + 1) for upload in before.values()))",
+        "return tuple(uploads)",
+    ),
+    Fault(
+        "an upload forgotten before its stamp has settled",
+        "core/uploads.py",
+        "upload.missed >= LOOKS and upload.initiated + TOLERANCE < horizon",
+        "upload.missed >= LOOKS",
+        "tests/core/test_uploads.py",
+    ),
+    Fault(
+        "an upload forgotten though its work waits for delivery",
+        "core/uploads.py",
+        "return looked_up and not any(map(upload.made, made.get(upload.key, ())))",
+        "return looked_up",
+        "tests/core/test_uploads.py",
+    ),
+    Fault(
+        "an upload that is done with looked up again",
+        "core/uploads.py",
+        "for upload in uploads if upload.id not in gone)",
+        "for upload in uploads)",
+        "tests/core/test_uploads.py",
+    ),
+    Fault(
+        "what stood taken for the work of an upload",
+        "core/uploads.py",
+        "            and item.identity not in self.known\n",
+        "",
+        "tests/core/test_uploads.py",
+    ),
+    Fault(
+        "uploads not stored",
+        "core/codec.py",
+        '"uploads": [segment.name for segment in checkpoint.upload_segments]',
+        '"uploads": []',
+    ),
+    Fault(
+        "uploads forgotten by a new generation",
+        "core/checkpoint.py",
+        "return replace(empty, intents=(), last_batch=None, cursor=None)",
+        "return replace(empty, intents=(), last_batch=None, cursor=None, uploads=())",
+    ),
+    Fault(
+        "the work of an upload counted as what stood",
+        "core/stood.py",
+        "if start.sees(item) and not (uploads.by_key and uploads.made(item)):",
+        "if start.sees(item):",
+    ),
+    Fault(
+        "uploads overwritten under the name that a stored root has",
+        "state/checkpoint_store.py",
+        "max(checkpoint.n, self._n) + 1",
+        "checkpoint.n + 1",
     ),
     # What is delivered again.
     Fault(
@@ -174,6 +239,13 @@ FAULTS = [
         "core/batch.py",
         "if old is not None and upto == old.upto else ()",
         "if old is not None else ()",
+    ),
+    Fault(
+        "an intent closed that is still on its way",
+        "core/batch.py",
+        "if each not in begun or each == batch_id",
+        "",
+        "tests/core/test_batch.py",
     ),
     Fault(
         "a batch id that is not its content",
@@ -210,20 +282,20 @@ FAULTS = [
     Fault(
         "a root stored before its segments",
         "state/checkpoint_store.py",
-        "        for segment in new.ledger.segments:\n",
-        "        await self._set(self._root, dump_root(new))\n        for segment in new.ledger.segments:\n",
+        "        for segment in segments:\n",
+        "        await self._set(self._root, dump_root(new))\n        for segment in segments:\n",
     ),
     Fault(
         "segments deleted before the root",
         "state/checkpoint_store.py",
         "        await self._set(self._root, dump_root(new))\n",
-        "        await self._delete(new.dropped, keep=set(new.ledger))\n        await self._set(self._root, dump_root(new))\n",
+        "        await self._delete(new.dropped, keep=named)\n        await self._set(self._root, dump_root(new))\n",
     ),
     Fault(
         "a segment of a killed process left behind",
         "state/checkpoint_store.py",
-        "dropped=(*checkpoint.dropped, *orphans)",
-        "dropped=checkpoint.dropped",
+        "(*checkpoint.dropped, *_orphans(checkpoint))",
+        "checkpoint.dropped",
     ),
     Fault(
         "a write without a look",

@@ -247,13 +247,14 @@ class Laws:
         )
 
     def _is_due(self, item: Item, life: Life) -> bool:
+        shown, order = self.shown_at[item.identity]
+        begun = self.late.get(item.identity, order)
+        if begun <= self.excused:
+            return False
+        if begun <= life.began < order:
+            return True  # in progress when this life began
         if item.identity in life.seen:
             return False
-        shown, order = self.shown_at[item.identity]
-        if self.late.get(item.identity, order) <= self.excused:
-            return False
-        if self.late.get(item.identity, order) <= life.began < order:
-            return True  # in progress when this life began
         if life.start is not None and item.position.value < life.start.value - self.lookback:
             return False
         if item.identity in self.late and order > life.began:

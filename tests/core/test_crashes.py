@@ -246,6 +246,42 @@ class People(Crashes):
             self.laws.asked = None
 
     @precondition(lambda self: self.can_edit)
+    @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2), move=st.integers(-2, 8))
+    def complete_before_a_generation_begins(self, keys: list[str], move: int) -> None:
+        """A process knows of uploads in progress; they are completed, and then it is told to begin elsewhere."""
+        self.begin_uploads(keys)
+        self.poll()
+        self.poll()
+        for _ in keys:
+            self.end_an_upload(len(self.world.uploads) - 1, completed=True)
+        if self.can_edit:
+            self.move_the_watermark(move, "bare time")
+
+    @precondition(lambda self: self.can_edit)
+    @rule(key=st.sampled_from(KEYS), move=st.integers(-2, 8))
+    def complete_while_a_generation_begins(self, key: str, move: int) -> None:
+        """An upload is completed after the uploads were asked for and before the objects are listed."""
+        self.begin_uploads([key])
+        self.world.now += timedelta(seconds=2)
+        self.move_the_watermark(move, "bare time")
+        for _ in range(100):
+            self.process.run(1, confirm=True)
+            if self.process.begins:
+                break
+        self.end_an_upload(len(self.world.uploads) - 1, completed=True)
+
+    @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
+    def store_and_hear_that_it_failed(self, keys: list[str]) -> None:
+        """A root is stored and its writer is told that it is not; what it stores next is not what it stored then."""
+        self.begin_uploads(keys)
+        self.put(["b"], "settle", 1)
+        self.process.run_to_a_root()
+        self.fail_at_the_store(1, "do and fail")
+        self.begin_uploads(keys)
+        self.process.run_to_a_root()
+        self.kill(0)
+
+    @precondition(lambda self: self.can_edit)
     @rule()
     def delete_the_root(self) -> None:
         root, marker = self.world.root(), json.loads(self.world.state.get(MARKER, "{}"))
