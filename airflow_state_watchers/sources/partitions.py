@@ -21,8 +21,8 @@ _DIGITS = {"Y": 4, "G": 4, "y": 2, "m": 2, "V": 2, "d": 2, "j": 3, "H": 2, "M": 
 _FINE = {"M": timedelta(minutes=1), "H": timedelta(minutes=30)}
 _DAILY = timedelta(hours=6)
 """Steps in which no partition is jumped over: a day may have 23 hours, an hour of local time half of one."""
-_FURTHEST = 400 * 4
-"""Steps: more than a year of :data:`_DAILY` ones."""
+_FURTHEST = 1200 * 4
+"""Steps: more than three years of :data:`_DAILY` ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class DatePattern:
         names = [*reversed(list(self._beside(since, -self._step, BACK))), self._name(since)]
         at = since
         while at < now:
-            at = min(at + self._step, now)
+            at = now if now - at <= self._step else at + self._step
             name = self._name(at)
             if name not in names[-2:]:
                 names.append(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from airflow.providers.amazon.aws.hooks.s3 import S3Hook
@@ -63,7 +64,7 @@ def _own_config(place: S3Place) -> Config | None:
     """Return ``botocore_config`` as botocore's; ``None``, which leaves the choice to the connection, if there is none."""
     if not place.botocore_config:
         return None
-    options: Mapping[str, Any] = place.botocore_config
+    options: Mapping[str, Any] = deepcopy(dict(place.botocore_config))  # botocore changes what it is given
     if options.get("signature_version") == "unsigned":  # as in a connection's config_kwargs: UNSIGNED is not JSON
         options = {**options, "signature_version": UNSIGNED}
     try:
