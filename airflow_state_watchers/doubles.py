@@ -159,6 +159,7 @@ class InMemoryScan:
     uploads: Sequence[Upload] | None = None
     note: str | None = None
     listed: int = 0
+    advice: str | None = None
     cursor: str | None = None
 
     async def pages(

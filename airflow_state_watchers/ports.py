@@ -31,6 +31,9 @@ class Scan(Protocol):
     listed: int
     """How many items the listing has shown so far, within the asked span or not."""
 
+    advice: str | None
+    """After a complete :meth:`pages`: how polls could cost less, for people."""
+
     cursor: str | None
     """After a complete :meth:`pages`, for a source in the order of keys: all keys up to this one are older than ``low``."""
 

@@ -21,6 +21,7 @@ from airflow_state_watchers.sources.s3_place import S3Place
 
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 
+MANY = 100_000
 PIECE = 100
 """How many young objects are looked at before the event loop gets its turn: up to a millisecond."""
 
@@ -45,10 +46,20 @@ class S3Scan:
     uploads: Sequence[Upload] | None = None
     note: str | None = None
     listed: int = 0
+    advice: str | None = None
     cursor: str | None = None
     _is_old: bool = field(default=True, init=False)
     """Whether everything listed so far is older than what was asked for."""
     _takes_all: bool = field(init=False)
+
+    def _advice(self) -> str | None:
+        """Say what a poll costs where each lists very many objects."""
+        if self.layout != Layout(self.place.prefix) or self.listed < MANY:
+            return None
+        return (
+            f"each poll lists all {self.listed:,} objects, in {-(-self.listed // 1000):,} calls. "
+            'order="key" (if keys only grow) or date_pattern (if a date follows the prefix) lists the new ones alone'
+        )
 
     def __post_init__(self) -> None:
         self._takes_all = self.key_filter == KeyFilter() and self.layout.dated is None
@@ -80,6 +91,7 @@ class S3Scan:
                 yield items
                 await asyncio.sleep(0)
         self.cuts = cuts_of(ends, self.most) if not self.layout.in_order else ()
+        self.advice = self._advice()
         single = [Span(key) for key in also if not any(key in span for span in spans)]
         async for span, listing in self._walk(single, None):
             for items in self._items(listing.only(span.prefix), low or BEGINNING, high, also, skip):

@@ -23,7 +23,7 @@ class Beginning:
     verdict: Verdict
     first: Checkpoint | None = None
     skipped: int = 0
-    listed: int = 0
+    advice: str | None = None
     newest: datetime | None = None
     refused: bool = False
 
@@ -57,3 +57,5 @@ class Beginning:
             level = logging.INFO if self.verdict is Verdict.FIRST else logging.WARNING
             log.log(level, "%s: generation %d begins at %s (%s): %s", settings.name, self.base.generation, place,
                     self.verdict.value, what)  # fmt: skip
+        if self.advice:
+            log.info("%s: %s", settings.name, self.advice)

@@ -153,7 +153,7 @@ class Progress:
                     stood.add(page)
         ledger = stood.result()
         beginning.start = start
-        beginning.listed, beginning.newest = scan.listed, stood.newest
+        beginning.advice, beginning.newest = scan.advice, stood.newest
         beginning.skipped = scan.listed if start.everything else len(ledger)
         beginning.first = replace(
             start.begin(base, ledger), cursor=cursor_of(scan.cursor, start.low(settings.lookback))

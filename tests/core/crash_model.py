@@ -175,6 +175,7 @@ class Scan:
         self.listed = 0
         self.uploads: Sequence[Upload] | None = list(world.uploads)
         self.note: str | None = None
+        self.advice: str | None = None
         self.cursor: str | None = None
         self.beginner: Process | None = None
         self._world, self._opened = world, world.laws.order
