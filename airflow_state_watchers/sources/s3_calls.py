@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_state_watchers.exceptions import SourceError, SourceMissing, SourceUnavailable
 from airflow_state_watchers.sources.layout import Span
-from airflow_state_watchers.sources.s3_listing import READ, Listing, UploadPage
+from airflow_state_watchers.sources.s3_listing import NOT_READ, READ, Listing, UploadPage
 from airflow_state_watchers.sources.s3_place import S3Place
 from airflow_state_watchers.sources.s3_pool import ClientPool, Shared
 
@@ -173,7 +173,9 @@ def _refusal(error: Exception) -> Refused | None:
     status, code = code_of(error)
     if status == 403 and code in ("AccessDenied", "403", "Forbidden"):
         return Refused("AccessDenied")
-    if isinstance(error, ResponseParserError):
+    # botocore takes what is no XML for a 500 without a code; an error inside a 200 has one.
+    no_xml = code == "500" and NOT_READ in getattr(error, "response", ())
+    if no_xml or isinstance(error, ResponseParserError):
         return Refused("unreadable")
     if status == 400 and code in ("InvalidArgument", "NoSuchUpload"):
         return Refused("marker")

@@ -20,6 +20,8 @@ from airflow_state_watchers.sources.s3_xml import read_result
 _ENCODED = re.compile(r"[\w.~*/!'()%+-]*", re.ASCII)
 READ = "Read"
 """The key under which :func:`read_in_thread` leaves what it read in botocore's parsed response."""
+NOT_READ = "NotRead"
+"""The key that says instead that it could not read the body of a 200."""
 
 
 @dataclass(slots=True)
@@ -115,6 +117,8 @@ async def read_in_thread(
     if found is not None:
         customized_response_dict[READ] = found
         response_dict["body"] = b""
+    else:
+        customized_response_dict[NOT_READ] = True
 
 
 def _decoded(keys: list[str]) -> list[str]:

@@ -43,8 +43,11 @@ class Lake:
     def url(self) -> str:
         return f"http://{self.address[0]}:{self.address[1]}"
 
-    def put(self, key: str, body: bytes = b"x", at: datetime = STAMP) -> None:
-        stored = self._backend.put_object(BUCKET, key, body, disable_notification=True)
+    def create(self, bucket: str) -> None:
+        self._backend.create_bucket(bucket, "us-east-1")
+
+    def put(self, key: str, body: bytes = b"x", at: datetime = STAMP, *, bucket: str = BUCKET) -> None:
+        stored = self._backend.put_object(bucket, key, body, disable_notification=True)
         stored.last_modified = at.astimezone(timezone.utc).replace(tzinfo=None)
 
     def delete(self, key: str) -> None:

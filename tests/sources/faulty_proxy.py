@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
+from urllib.parse import unquote
 
 ERROR = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message>{more}</Error>'
 
@@ -51,13 +54,53 @@ def silence(answer: Answer) -> Answer | None:
     return None
 
 
+Choose = Callable[[str], Fault | None]
+"""Says what is to become of the answer to a request, by its target; ``None``: nothing. Called when the request comes in, before
+it is passed on."""
+
+
+@dataclass
+class OnPage:
+    """Chooses the n-th page of each listing of objects, from 1 on; also all ``later`` ones, if wanted."""
+
+    page: int
+    fault: Fault
+    later: bool = False
+    _tokens: list[str] = field(default_factory=list)
+
+    def __call__(self, target: str) -> Fault | None:
+        if "list-type=2" not in target:
+            return None
+        token = re.search(r"continuation-token=([^&]*)", target)
+        if token is None:
+            self._tokens.clear()
+        elif token[1] not in self._tokens:
+            self._tokens.append(token[1])
+        page = 1 if token is None else self._tokens.index(token[1]) + 2
+        return self.fault if page == self.page or (self.later and page > self.page) else None
+
+
+def on_prefix(prefix: str, fault: Fault) -> Choose:
+    """Choose the listings of objects with just this prefix."""
+    return lambda target: fault if "list-type=2" in target and f"prefix={prefix}&" in unquote(target) else None
+
+
+def on_uploads(fault: Fault) -> Choose:
+    """Choose the listings of uploads in progress."""
+    return lambda target: fault if re.search(r"[?&]uploads(=|&|$)", target) else None
+
+
 @dataclass
 class FaultyProxy:
-    """``faults`` are used up one by one by the requests to come; then ``always``, if there is one."""
+    """``choose`` is asked first; the other ``faults`` are used up one by one by the requests to come; then ``always``, if there
+    is one. Every answer goes through ``dress`` before that. With ``tls`` it speaks HTTPS."""
 
     upstream: tuple[str, int]
     faults: list[Fault] = field(default_factory=list)
     always: Fault | None = None
+    choose: Choose | None = None
+    dress: Callable[[Answer], Answer] | None = None
+    tls: ssl.SSLContext | None = None
     requests: list[str] = field(default_factory=list)
     """The request targets seen, as on the wire."""
     keys: list[str] = field(default_factory=list)
@@ -71,20 +114,24 @@ class FaultyProxy:
     @property
     def url(self) -> str:
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def __aenter__(self) -> FaultyProxy:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self.tls)
         return self
+
+    async def hang_up(self) -> None:
+        """Close the connections that are open now."""
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open)
+        await self.hang_up()
         await self._server.wait_closed()
         assert not self.failures, "a fault of the test's own is broken"
 
@@ -111,11 +158,13 @@ class FaultyProxy:
         self.requests.append(target)
         self.keys.append(headers.get("authorization", "").partition("Credential=")[2].partition("/")[0])
         # Taken on arrival: a request that is given up must not leave its fault to the next one.
-        fault = self.faults.pop(0) if self.faults else self.always
+        fault = self.choose(target) if self.choose else None
+        if fault is None:
+            fault = self.faults.pop(0) if self.faults else self.always
         self.asked.set()
-        answer: Answer | None = await asyncio.to_thread(self._forward, method, target, headers, body)
-        if fault is not None and answer is not None:
-            answer = fault(answer)
+        whole = await asyncio.to_thread(self._forward, method, target, headers, body)
+        whole = self.dress(whole) if self.dress else whole
+        answer = fault(whole) if fault else whole
         if answer is None:
             await asyncio.Event().wait()  # until the proxy is closed
             return

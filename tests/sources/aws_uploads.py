@@ -1,0 +1,62 @@
+"""Multipart uploads on moto that behave as on AWS.
+
+Moto stamps an object that was uploaded in parts when the upload is completed, and reports the same ``Initiated`` for all
+uploads. AWS stamps the object with the time at which its upload was initiated, in whole seconds, and reports that. So here the
+uploads are made in the process, by a clock of the test's, and the answers that list them are set right on their way.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+from requests.structures import CaseInsensitiveDict
+
+from airflow_state_watchers.ports import Clock
+from tests.sources.conftest import BUCKET
+from tests.sources.faulty_proxy import Answer
+
+UPLOAD = re.compile(rb"<Upload>.*?</Upload>", re.DOTALL)
+UPLOAD_ID = re.compile(rb"<UploadId>(.*?)</UploadId>")
+INITIATED = re.compile(rb"<Initiated>.*?</Initiated>")
+
+
+@dataclass
+class AwsUploads:
+    """The uploads of the lake. ``dress`` is for the proxy."""
+
+    clock: Clock
+    initiated: dict[str, datetime] = field(default_factory=dict)
+    _bodies: count[int] = field(default_factory=count)
+
+    @property
+    def _moto(self) -> Any:
+        return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+
+    def begin(self, key: str) -> str:
+        upload = self._moto.create_multipart_upload(BUCKET, key, CaseInsensitiveDict(), "STANDARD", {}, None, "", "")
+        self.initiated[upload.id] = self.clock.now().replace(microsecond=0)
+        return str(upload.id)
+
+    def complete(self, upload: str) -> None:
+        part = self._moto.upload_part(BUCKET, upload, 1, b"part %d" % next(self._bodies))
+        made = self._moto.complete_multipart_upload(BUCKET, upload, iter([(1, part.etag)]))
+        made.last_modified = self.initiated[upload].replace(tzinfo=None)
+
+    def abort(self, upload: str) -> None:
+        self._moto.abort_multipart_upload(BUCKET, upload)
+
+    def dress(self, answer: Answer) -> Answer:
+        """Let a listing of uploads tell when they were initiated."""
+        return answer.with_body(UPLOAD.sub(self._told, answer.body)) if b"<Upload>" in answer.body else answer
+
+    def _told(self, upload: re.Match[bytes]) -> bytes:
+        found = UPLOAD_ID.search(upload[0])
+        assert found is not None
+        when = self.initiated[found[1].decode()].strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        return INITIATED.sub(f"<Initiated>{when}</Initiated>".encode(), upload[0])

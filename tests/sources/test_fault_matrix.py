@@ -1,0 +1,243 @@
+"""A whole watcher meets every fault of S3 on every page: nothing is lost, nothing is doubled, nothing spins, and it says so."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_state_watchers.sources import s3_uploads
+from tests.sources.certificates import certificate
+from tests.sources.conftest import SECRET, Define, Lake
+from tests.sources.faulty_proxy import Answer, Choose, Fault, FaultyProxy, OnPage, error, on_uploads, reset, silence
+from tests.sources.watching import Watched, watch_pauses, watching
+
+ECHO = f"AKIDLAKE {SECRET} X-Amz-Signature Bearer"
+SECRETS = ("AKIDLAKE", SECRET, "X-Amz-Signature", "Bearer")
+MOVED = "<Endpoint>lake.s3.eu-west-1.amazonaws.com</Endpoint><Bucket>lake</Bucket>"
+STOOD = ["in/1", "in/2", "in/3", "in/4", "in/5", "in/6"]
+NEW = ["in/1n", "in/3n", "in/5n"]
+"""One of them on each of the three pages."""
+TURNS = "<NextContinuationToken>again</NextContinuationToken></ListBucketResult>"
+
+Watch = Callable[..., Any]
+
+
+def denied(status: int, code: str, more: str = "") -> Fault:
+    return error(status, code, ECHO, more)
+
+
+def truncated(answer: Answer) -> Answer:
+    return answer.with_body(answer.body[: len(answer.body) // 2])
+
+
+class Again:
+    """Gives the first answer it sees to all requests, and says each time that the listing goes on."""
+
+    def __init__(self) -> None:
+        self.body = b""
+
+    def __call__(self, answer: Answer) -> Answer:
+        if not self.body:
+            self.body = answer.body.replace(b"<IsTruncated>false<", b"<IsTruncated>true<")
+            if b"NextContinuationToken" not in self.body:
+                self.body = self.body.replace(b"</ListBucketResult>", TURNS.encode())
+        return replace(answer, status=200, body=self.body)
+
+
+FAULTS: dict[str, tuple[Callable[[], Fault], str, str]] = {
+    "SlowDown": (lambda: denied(503, "SlowDown"), "SourceUnavailable", "cannot answer now (SlowDown, HTTP 503"),
+    "500": (lambda: denied(500, "InternalError"), "SourceUnavailable", "HTTP 500"),
+    "503": (lambda: denied(503, "ServiceUnavailable"), "SourceUnavailable", "HTTP 503"),
+    "truncated XML": (lambda: truncated, "SourceUnavailable", "HTTP 500"),
+    "reset mid-page": (lambda: reset(150), "SourceUnavailable", "broke off"),
+    "does not advance": (Again, "SourceUnavailable", "does not advance"),
+    "ExpiredToken": (lambda: denied(400, "ExpiredToken"), "SourceDenied", "have expired"),
+    "AccessDenied": (lambda: denied(403, "AccessDenied"), "SourceDenied", "s3:ListBucket is denied"),
+    "NoSuchBucket": (lambda: denied(404, "NoSuchBucket"), "SourceMissing", "no bucket 'lake'"),
+    "wrong region": (lambda: denied(301, "PermanentRedirect", MOVED), "SourceMissing", "in another region"),
+    "hangs": (lambda: silence, "SourceUnavailable", "no whole answer within 0.5 s"),
+}
+ON_UPLOADS = [name for name in FAULTS if name not in ("does not advance", "AccessDenied")]
+TEXT_OF_UPLOADS = {"truncated XML": "list of uploads broke off"}
+
+REFUSALS: dict[str, tuple[Fault, str]] = {
+    "AccessDenied": (denied(403, "AccessDenied"), "s3:ListBucketMultipartUploads is denied"),
+    "NotImplemented": (denied(501, "NotImplemented"), "does not list uploads (NotImplemented)"),
+    "MethodNotAllowed": (denied(405, "MethodNotAllowed"), "does not list uploads (MethodNotAllowed)"),
+}
+
+
+@pytest.fixture
+def watch(lake: Lake, proxy: FaultyProxy, define: Define, monkeypatch: pytest.MonkeyPatch) -> Watch:
+    define("lake_conn", proxy.url)
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "3")
+    pauses = watch_pauses(monkeypatch)
+    return lambda **arguments: watching(proxy, pauses, lookback=0, **arguments)
+
+
+async def begun(watched: Watched, lake: Lake) -> None:
+    """Deliver what stands there, then put what is new."""
+    for key in STOOD:
+        lake.put(key)
+    assert sorted(await watched.poll()) == STOOD
+    for key in NEW:
+        lake.put(key, at=watched.clock.now())
+
+
+async def fail(watched: Watched, choose: Choose, kind: str, text: str, *, most: int, times: int = 3) -> None:
+    """Poll some times under a fault, and see that nothing moves but the back-off and the health record."""
+    hangs = "within" in text
+    whole, root = watched.source.calls.place, watched.stored()
+    watched.source.calls.place = replace(whole, timeout=0.5 if hangs else whole.timeout)
+    watched.proxy.choose = choose
+    watched.pauses.clear()
+    times = 1 if hangs else times
+    for number in range(1, times + 1):
+        assert await watched.poll() == []
+        assert watched.stored() == root
+        assert min(most, 1) <= len(watched.proxy.requests) <= most, "a hot loop"
+        health = watched.health
+        assert (health["state"], health["consecutive_failures"]) == ("failing", number)
+        assert health["last_error"]["kind"] == kind
+        assert text in health["last_error"]["message"]
+        assert not [secret for secret in SECRETS if secret in json.dumps(health)]
+    assert len(watched.pauses) == times
+    assert all(pause >= 1.5 * 2**number for number, pause in enumerate(watched.pauses))
+    watched.proxy.choose = None
+    watched.source.calls.place = whole
+
+
+async def recovers(watched: Watched, keys: list[str]) -> None:
+    assert sorted(await watched.poll()) == keys
+    assert watched.health["state"] == "ok"
+    assert watched.health["last_error"] is None
+    assert await watched.poll() == []
+
+
+@pytest.mark.parametrize("page", [1, 2, 3])
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_fault_on_a_page(name: str, page: int, lake: Lake, watch: Watch) -> None:
+    make, kind, text = FAULTS[name]
+    async with watch() as watched:
+        await begun(watched, lake)
+        # Uploads, the pages, the failed one again with new credentials, the region's question, one more page that stands.
+        await fail(watched, OnPage(page, make(), later=name == "does not advance"), kind, text, most=page + 3)
+        await recovers(watched, NEW)
+
+
+@pytest.mark.parametrize("name", ON_UPLOADS)
+async def test_a_fault_on_the_list_of_uploads(
+    name: str, lake: Lake, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, kind, text = FAULTS[name]
+    async with watch() as watched:
+        await begun(watched, lake)
+        if name == "truncated XML":  # the third in a row is taken for a list that cannot be read at all
+            monkeypatch.setattr(s3_uploads, "UNREADABLE", 4)
+        await fail(watched, on_uploads(make()), kind, TEXT_OF_UPLOADS.get(name, text), most=3)
+        await recovers(watched, NEW)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_a_list_of_uploads_that_is_refused_is_a_note_and_no_failure(
+    name: str, lake: Lake, watch: Watch, proxy: FaultyProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault, text = REFUSALS[name]
+    async with watch() as watched:
+        await begun(watched, lake)
+        proxy.choose = on_uploads(fault)
+        assert await watched.poll() == NEW
+        for _ in range(3):
+            assert await watched.poll() == []
+        assert len(proxy.requests) == 3, "uploads are not asked for again at every poll"
+        health = watched.health
+        assert (health["state"], health["last_error"]) == ("ok", None)
+        assert text in health["note"]
+        assert not [secret for secret in SECRETS if secret in json.dumps(health)]
+        assert [record.levelname for record in caplog.records if text in record.getMessage()] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [truncated, lambda answer: answer.with_body(answer.body.replace(b"</", b"&#1;</", 1))],
+    ids=["cut", "U+0001"],
+)
+async def test_a_list_of_uploads_that_is_never_readable_is_done_without(
+    fault: Fault, lake: Lake, watch: Watch, proxy: FaultyProxy
+) -> None:
+    """An upload whose key XML cannot hold makes it so on servers that do not encode keys, for as long as it is open."""
+    async with watch() as watched:
+        await begun(watched, lake)
+        await fail(watched, on_uploads(fault), "SourceUnavailable", "list of uploads broke off", most=1, times=2)
+        proxy.choose = on_uploads(fault)
+        assert await watched.poll() == NEW
+        assert "the list of multipart uploads cannot be read" in watched.health["note"]
+        assert await watched.poll() == []
+
+
+@pytest.mark.parametrize("page", [1, 3])
+@pytest.mark.parametrize("name", ["SlowDown", "truncated XML", "does not advance", "ExpiredToken", "NoSuchBucket"])
+async def test_a_fault_on_a_page_of_keys_in_order(name: str, page: int, lake: Lake, watch: Watch) -> None:
+    make, kind, text = FAULTS[name]
+    async with watch(order="key") as watched:
+        for key in STOOD:
+            lake.put(key)
+        assert await watched.poll() == STOOD
+        new = [f"in/7{number}" for number in range(9)]
+        for key in new:
+            lake.put(key, at=watched.clock.now())
+        await fail(watched, OnPage(page, make(), later=name == "does not advance"), kind, text, most=page + 3)
+        await recovers(watched, new)
+
+
+@pytest.mark.parametrize("name", ["503", "truncated XML", "AccessDenied", "wrong region"])
+async def test_a_fault_in_one_of_the_partitions(name: str, lake: Lake, watch: Watch) -> None:
+    make, kind, text = FAULTS[name]
+    day = "in/2026-11-01/"
+    async with watch(date_pattern="%Y-%m-%d/") as watched:
+        lake.put(day + "a")
+        assert await watched.poll() == [day + "a"]
+        new = ["in/2026-10-31/late", day + "b", "in/2026-11-02/early"]
+        for key in new:
+            lake.put(key, at=watched.clock.now())
+        fault = make()
+        await fail(
+            watched, lambda target: fault if "2026-11-01" in target and "list" in target else None, kind, text, most=12
+        )
+        await recovers(watched, sorted(new))
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+async def test_a_bucket_that_is_created_later(start: str, lake: Lake, watch: Watch) -> None:
+    async with watch(bucket_name="not-yet", start=start) as watched:
+        await fail(watched, lambda target: None, "SourceMissing", "no bucket 'not-yet'", most=3)
+        lake.create("not-yet")
+        assert await watched.poll() == []
+        lake.put("in/a", at=watched.clock.now(), bucket="not-yet")
+        await recovers(watched, ["in/a"])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"], ids=["unknown issuer", "wrong host"])
+async def test_a_certificate_that_is_not_trusted(
+    address: str, lake: Lake, define: Define, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, other = certificate(tmp_path / "good.pem", "127.0.0.1"), certificate(tmp_path / "other.pem", address)
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(good.read_bytes() + (other.read_bytes() if address != "127.0.0.1" else b""))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(good)
+    async with FaultyProxy(lake.address, tls=tls) as proxy:
+        define("lake_conn", proxy.url)
+        async with watching(proxy, watch_pauses(monkeypatch), lookback=0, verify=str(trusted)) as watched:
+            await begun(watched, lake)
+            tls.load_cert_chain(other)
+            await proxy.hang_up()
+            await fail(watched, lambda target: None, "SourceUnavailable", "cannot connect to the S3 endpoint", most=0)
+            tls.load_cert_chain(good)
+            await recovers(watched, NEW)
