@@ -11,7 +11,11 @@ def initiate(client: Any, bucket: str, key: str) -> tuple[str, str]:
     return key, upload_id
 
 
-def complete(client: Any, bucket: str, upload: tuple[str, str]) -> None:
+def complete(client: Any, bucket: str, upload: tuple[str, str], body: bytes = b"part") -> None:
     which = {"Bucket": bucket, "Key": upload[0], "UploadId": upload[1]}
-    etag = client.upload_part(**which, PartNumber=1, Body=b"part")["ETag"]
+    etag = client.upload_part(**which, PartNumber=1, Body=body)["ETag"]
     client.complete_multipart_upload(**which, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
+
+
+def abort(client: Any, bucket: str, upload: tuple[str, str]) -> None:
+    client.abort_multipart_upload(Bucket=bucket, Key=upload[0], UploadId=upload[1])
