@@ -177,7 +177,7 @@ def _refusal(error: Exception) -> Refused | None:
     no_xml = code == "500" and NOT_READ in getattr(error, "response", ())
     if no_xml or isinstance(error, ResponseParserError):
         return Refused("unreadable")
-    if status == 400 and code in ("InvalidArgument", "NoSuchUpload"):
+    if (status == 400 and code == "InvalidArgument") or code == "NoSuchUpload":
         return Refused("marker")
     if status in (405, 501) or code in ("NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "NotSupported"):
         return Refused(code)

@@ -18,7 +18,6 @@ from moto.s3.models import s3_backends
 from requests.structures import CaseInsensitiveDict
 
 from airflow_state_watchers.ports import Clock
-from tests.sources.conftest import BUCKET
 from tests.sources.faulty_proxy import Answer
 
 UPLOAD = re.compile(rb"<Upload>.*?</Upload>", re.DOTALL)
@@ -28,8 +27,9 @@ INITIATED = re.compile(rb"<Initiated>.*?</Initiated>")
 
 @dataclass
 class AwsUploads:
-    """The uploads of the lake. ``dress`` is for the proxy."""
+    """The uploads of a bucket. ``dress`` is for the proxy."""
 
+    bucket: str
     clock: Clock
     initiated: dict[str, datetime] = field(default_factory=dict)
     _bodies: count[int] = field(default_factory=count)
@@ -39,17 +39,22 @@ class AwsUploads:
         return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
 
     def begin(self, key: str) -> str:
-        upload = self._moto.create_multipart_upload(BUCKET, key, CaseInsensitiveDict(), "STANDARD", {}, None, "", "")
+        upload = self._moto.create_multipart_upload(
+            self.bucket, key, CaseInsensitiveDict(), "STANDARD", {}, None, "", ""
+        )
         self.initiated[upload.id] = self.clock.now().replace(microsecond=0)
         return str(upload.id)
 
     def complete(self, upload: str) -> None:
-        part = self._moto.upload_part(BUCKET, upload, 1, b"part %d" % next(self._bodies))
-        made = self._moto.complete_multipart_upload(BUCKET, upload, iter([(1, part.etag)]))
+        part = self._moto.upload_part(self.bucket, upload, 1, b"part %d" % next(self._bodies))
+        made = self._moto.complete_multipart_upload(self.bucket, upload, iter([(1, part.etag)]))
         made.last_modified = self.initiated[upload].replace(tzinfo=None)
 
     def abort(self, upload: str) -> None:
-        self._moto.abort_multipart_upload(BUCKET, upload)
+        self._moto.abort_multipart_upload(self.bucket, upload)
+
+    def is_open(self, upload: str) -> bool:
+        return upload in self._moto.get_bucket(self.bucket).multiparts
 
     def dress(self, answer: Answer) -> Answer:
         """Let a listing of uploads tell when they were initiated."""

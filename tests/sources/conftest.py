@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -17,7 +17,10 @@ from werkzeug.serving import make_server
 from airflow_state_watchers.core.position import Item
 from airflow_state_watchers.ports import Scan
 from airflow_state_watchers.sources.s3 import S3Source
+from airflow_state_watchers.testing import FrozenClock
+from tests.sources.aws_uploads import AwsUploads
 from tests.sources.faulty_proxy import FaultyProxy
+from tests.sources.watching import dated, watch_pauses, watching
 
 BUCKET = "lake"
 SECRET = "lake-secret"
@@ -28,6 +31,8 @@ FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 Define = Callable[..., str]
 """Defines an Airflow connection (id, endpoint, and more of its fields) and returns its id."""
 MakeSource = Callable[..., S3Source]
+Watch = Callable[..., Any]
+"""Begins a watcher of the lake with these arguments: ``async with watch(...) as watched``."""
 
 
 class Lake:
@@ -125,6 +130,26 @@ async def source(proxy: FaultyProxy, define: Define) -> AsyncIterator[MakeSource
     yield make
     for each in made:
         await each.aclose()
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    """The clock of watchers and of the S3 server that they see, an hour after ``STAMP``."""
+    return FrozenClock(STAMP + timedelta(hours=1))
+
+
+@pytest.fixture
+def uploads(clock: FrozenClock, proxy: FaultyProxy) -> AwsUploads:
+    uploads, date = AwsUploads(BUCKET, clock), dated(clock)
+    proxy.dress = lambda answer: date(uploads.dress(answer))
+    return uploads
+
+
+@pytest.fixture
+def watch(proxy: FaultyProxy, define: Define, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch) -> Watch:
+    define("lake_conn", proxy.url)
+    pauses = watch_pauses(monkeypatch)
+    return lambda **arguments: watching(proxy, pauses, **{"clock": clock, "bucket_name": BUCKET, **arguments})
 
 
 async def look(source: S3Source, low: datetime | None = None, high: datetime = FAR) -> list[Item]:

@@ -19,12 +19,13 @@ ERROR = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Mess
 
 @dataclass(frozen=True)
 class Answer:
-    """A response on its way back. ``cut``: reset the connection after this many bytes of the body."""
+    """A response on its way back. ``cut``: reset the connection after this many bytes of the body; or send no more (``stalls``)."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
     cut: int | None = None
+    stalls: bool = False
 
     def without(self, header: str) -> Answer:
         return replace(self, headers=tuple(pair for pair in self.headers if pair[0].lower() != header.lower()))
@@ -47,6 +48,11 @@ def error(status: int, code: str, message: str = "", more: str = "") -> Fault:
 def reset(after: int) -> Fault:
     """Reset the connection after so many bytes of the body, whose length has been announced."""
     return lambda answer: replace(answer, cut=after)
+
+
+def stall(after: int) -> Fault:
+    """Send so many bytes of the body and no more."""
+    return lambda answer: replace(answer, cut=after, stalls=True)
 
 
 def silence(answer: Answer) -> Answer | None:
@@ -173,6 +179,8 @@ class FaultyProxy:
         lines += [f"Content-Length: {len(answer.body)}", "", ""]
         writer.write("\r\n".join(lines).encode("latin-1") + answer.body[: answer.cut])
         await writer.drain()
+        if answer.stalls:
+            await asyncio.Event().wait()
         if answer.cut is not None:
             connection = writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

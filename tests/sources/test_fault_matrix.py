@@ -7,14 +7,25 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_state_watchers.sources import s3_uploads
+from airflow_state_watchers.testing import FrozenClock
 from tests.sources.certificates import certificate
-from tests.sources.conftest import SECRET, Define, Lake
-from tests.sources.faulty_proxy import Answer, Choose, Fault, FaultyProxy, OnPage, error, on_uploads, reset, silence
+from tests.sources.conftest import BUCKET, SECRET, Define, Lake, Watch
+from tests.sources.faulty_proxy import (
+    Answer,
+    Choose,
+    Fault,
+    FaultyProxy,
+    OnPage,
+    error,
+    on_uploads,
+    reset,
+    silence,
+    stall,
+)
 from tests.sources.watching import Watched, watch_pauses, watching
 
 ECHO = f"AKIDLAKE {SECRET} X-Amz-Signature Bearer"
@@ -24,8 +35,6 @@ STOOD = ["in/1", "in/2", "in/3", "in/4", "in/5", "in/6"]
 NEW = ["in/1n", "in/3n", "in/5n"]
 """One of them on each of the three pages."""
 TURNS = "<NextContinuationToken>again</NextContinuationToken></ListBucketResult>"
-
-Watch = Callable[..., Any]
 
 
 def denied(status: int, code: str, more: str = "") -> Fault:
@@ -61,7 +70,9 @@ FAULTS: dict[str, tuple[Callable[[], Fault], str, str]] = {
     "AccessDenied": (lambda: denied(403, "AccessDenied"), "SourceDenied", "s3:ListBucket is denied"),
     "NoSuchBucket": (lambda: denied(404, "NoSuchBucket"), "SourceMissing", "no bucket 'lake'"),
     "wrong region": (lambda: denied(301, "PermanentRedirect", MOVED), "SourceMissing", "in another region"),
+    "wrong signature": (lambda: denied(403, "SignatureDoesNotMatch"), "SourceDenied", "are not accepted"),
     "hangs": (lambda: silence, "SourceUnavailable", "no whole answer within 0.5 s"),
+    "hangs mid-page": (lambda: stall(150), "SourceUnavailable", "no whole answer within 0.5 s"),
 }
 ON_UPLOADS = [name for name in FAULTS if name not in ("does not advance", "AccessDenied")]
 TEXT_OF_UPLOADS = {"truncated XML": "list of uploads broke off"}
@@ -73,12 +84,9 @@ REFUSALS: dict[str, tuple[Fault, str]] = {
 }
 
 
-@pytest.fixture
-def watch(lake: Lake, proxy: FaultyProxy, define: Define, monkeypatch: pytest.MonkeyPatch) -> Watch:
-    define("lake_conn", proxy.url)
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "3")
-    pauses = watch_pauses(monkeypatch)
-    return lambda **arguments: watching(proxy, pauses, lookback=0, **arguments)
 
 
 async def begun(watched: Watched, lake: Lake) -> None:
@@ -124,7 +132,7 @@ async def recovers(watched: Watched, keys: list[str]) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_on_a_page(name: str, page: int, lake: Lake, watch: Watch) -> None:
     make, kind, text = FAULTS[name]
-    async with watch() as watched:
+    async with watch(lookback=0) as watched:
         await begun(watched, lake)
         # Uploads, the pages, the failed one again with new credentials, the region's question, one more page that stands.
         await fail(watched, OnPage(page, make(), later=name == "does not advance"), kind, text, most=page + 3)
@@ -136,7 +144,7 @@ async def test_a_fault_on_the_list_of_uploads(
     name: str, lake: Lake, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, kind, text = FAULTS[name]
-    async with watch() as watched:
+    async with watch(lookback=0) as watched:
         await begun(watched, lake)
         if name == "truncated XML":  # the third in a row is taken for a list that cannot be read at all
             monkeypatch.setattr(s3_uploads, "UNREADABLE", 4)
@@ -149,7 +157,7 @@ async def test_a_list_of_uploads_that_is_refused_is_a_note_and_no_failure(
     name: str, lake: Lake, watch: Watch, proxy: FaultyProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     fault, text = REFUSALS[name]
-    async with watch() as watched:
+    async with watch(lookback=0) as watched:
         await begun(watched, lake)
         proxy.choose = on_uploads(fault)
         assert await watched.poll() == NEW
@@ -172,7 +180,7 @@ async def test_a_list_of_uploads_that_is_never_readable_is_done_without(
     fault: Fault, lake: Lake, watch: Watch, proxy: FaultyProxy
 ) -> None:
     """An upload whose key XML cannot hold makes it so on servers that do not encode keys, for as long as it is open."""
-    async with watch() as watched:
+    async with watch(lookback=0) as watched:
         await begun(watched, lake)
         await fail(watched, on_uploads(fault), "SourceUnavailable", "list of uploads broke off", most=1, times=2)
         proxy.choose = on_uploads(fault)
@@ -185,7 +193,7 @@ async def test_a_list_of_uploads_that_is_never_readable_is_done_without(
 @pytest.mark.parametrize("name", ["SlowDown", "truncated XML", "does not advance", "ExpiredToken", "NoSuchBucket"])
 async def test_a_fault_on_a_page_of_keys_in_order(name: str, page: int, lake: Lake, watch: Watch) -> None:
     make, kind, text = FAULTS[name]
-    async with watch(order="key") as watched:
+    async with watch(lookback=0, order="key") as watched:
         for key in STOOD:
             lake.put(key)
         assert await watched.poll() == STOOD
@@ -200,7 +208,7 @@ async def test_a_fault_on_a_page_of_keys_in_order(name: str, page: int, lake: La
 async def test_a_fault_in_one_of_the_partitions(name: str, lake: Lake, watch: Watch) -> None:
     make, kind, text = FAULTS[name]
     day = "in/2026-11-01/"
-    async with watch(date_pattern="%Y-%m-%d/") as watched:
+    async with watch(lookback=0, date_pattern="%Y-%m-%d/") as watched:
         lake.put(day + "a")
         assert await watched.poll() == [day + "a"]
         new = ["in/2026-10-31/late", day + "b", "in/2026-11-02/early"]
@@ -215,7 +223,7 @@ async def test_a_fault_in_one_of_the_partitions(name: str, lake: Lake, watch: Wa
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 async def test_a_bucket_that_is_created_later(start: str, lake: Lake, watch: Watch) -> None:
-    async with watch(bucket_name="not-yet", start=start) as watched:
+    async with watch(lookback=0, bucket_name="not-yet", start=start) as watched:
         await fail(watched, lambda target: None, "SourceMissing", "no bucket 'not-yet'", most=3)
         lake.create("not-yet")
         assert await watched.poll() == []
@@ -225,7 +233,7 @@ async def test_a_bucket_that_is_created_later(start: str, lake: Lake, watch: Wat
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"], ids=["unknown issuer", "wrong host"])
 async def test_a_certificate_that_is_not_trusted(
-    address: str, lake: Lake, define: Define, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, lake: Lake, clock: FrozenClock, define: Define, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, other = certificate(tmp_path / "good.pem", "127.0.0.1"), certificate(tmp_path / "other.pem", address)
     trusted = tmp_path / "trusted.pem"
@@ -234,7 +242,9 @@ async def test_a_certificate_that_is_not_trusted(
     tls.load_cert_chain(good)
     async with FaultyProxy(lake.address, tls=tls) as proxy:
         define("lake_conn", proxy.url)
-        async with watching(proxy, watch_pauses(monkeypatch), lookback=0, verify=str(trusted)) as watched:
+        async with watching(
+            proxy, watch_pauses(monkeypatch), clock=clock, bucket_name=BUCKET, lookback=0, verify=str(trusted)
+        ) as watched:
             await begun(watched, lake)
             tls.load_cert_chain(other)
             await proxy.hang_up()

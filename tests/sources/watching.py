@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
 
@@ -16,7 +15,6 @@ from airflow_state_watchers import S3PrefixWatermarkTrigger, testing
 from airflow_state_watchers.sources.s3 import S3Source
 from airflow_state_watchers.state.checkpoint_store import key_of
 from airflow_state_watchers.testing import FrozenClock, InMemoryStore, WatcherHarness
-from tests.sources.conftest import BUCKET, STAMP
 from tests.sources.faulty_proxy import Answer, FaultyProxy
 
 ONE_TRY = {"retries": {"total_max_attempts": 1}}
@@ -76,13 +74,12 @@ def watch_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @asynccontextmanager
 async def watching(
-    proxy: FaultyProxy, pauses: list[float], *, clock: FrozenClock | None = None, **arguments: Any
+    proxy: FaultyProxy, pauses: list[float], *, clock: FrozenClock, bucket_name: str, **arguments: Any
 ) -> AsyncIterator[Watched]:
-    """Watch a prefix, from the beginning and with no retries inside a call; the clock begins an hour after ``STAMP``."""
-    clock = clock or FrozenClock(STAMP + timedelta(hours=1))
+    """Watch a prefix, from the beginning and with no retries inside a call. The clock is S3's too."""
     proxy.dress = proxy.dress or dated(clock)
     arguments = {"start": "earliest", "aws_conn_id": "lake_conn", "botocore_config": ONE_TRY, **arguments}
-    trigger = S3PrefixWatermarkTrigger(arguments.pop("bucket_name", BUCKET), prefix="in/", **arguments)
+    trigger = S3PrefixWatermarkTrigger(bucket_name, prefix="in/", **arguments)
     trigger.source = source = trigger.build_source(30)
     harness = WatcherHarness(trigger, store=InMemoryStore(), clock=clock)
     try:
