@@ -110,8 +110,9 @@ class S3Calls:
         self, method: str, request: dict[str, Any], *, answer: Callable[[Exception], Any] | None = None
     ) -> Any:
         """Make a call, and once more at once where that may help. ``answer``: what is returned for an error, if not ``None``."""
+        may_retry = self._shared is not None
         while True:
-            reused = self._shared is not None
+            shared: Shared | None = None
             try:
                 shared = await self._lease()
                 shared.users += 1  # until it has answered: another call may give up this client meanwhile
@@ -125,7 +126,8 @@ class S3Calls:
             except Exception as error:
                 if answer is not None and (answered := answer(error)) is not None:
                     return answered
-                await self._fail(error, may_retry=reused)
+                await self._fail(error, shared, may_retry=may_retry)
+                may_retry = False
 
     async def _lease(self) -> Shared:
         if self._shared is not None and self._shared.stale:
@@ -146,8 +148,8 @@ class S3Calls:
                 self._shared = shared
         return self._shared
 
-    async def _fail(self, error: Exception, *, may_retry: bool) -> None:
-        """Raise what a failed call means; return if it is to be made again at once, with a new client.
+    async def _fail(self, error: Exception, used: Shared | None, *, may_retry: bool) -> None:
+        """Raise what a failed call means; return if it is to be made again at once, with another client than it ``used``.
 
         That is so when credentials that used to work ran out: a poll is not lost to what the connection already has anew.
         """
@@ -156,10 +158,10 @@ class S3Calls:
         trouble = explain(error, self.place)
         if trouble is None:
             raise error
-        if trouble.rebuild:
-            if self._shared is not None:
-                ClientPool.here().retire(self._shared)
-            await self.aclose()
+        if trouble.rebuild and used is not None:
+            ClientPool.here().retire(used)
+            if self._shared is used:  # and not what another call has leased meanwhile
+                await self.aclose()
         if not (trouble.at_once and may_retry):
             raise trouble.error from None
 
