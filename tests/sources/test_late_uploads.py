@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_state_watchers.core import ledger
 from airflow_state_watchers.testing import FrozenClock
 from tests.sources.aws_uploads import AwsUploads
 from tests.sources.conftest import Lake, Watch
@@ -102,21 +103,32 @@ async def test_an_upload_that_is_aborted_and_begun_again(lake: Lake, watch: Watc
         await quiet(watched)
 
 
-@pytest.mark.parametrize("put", ["before it began", "in the same second", "while it was open"])
-async def test_an_upload_that_overwrites_a_delivered_key(
-    put: str, lake: Lake, watch: Watch, uploads: AwsUploads, clock: FrozenClock
+@pytest.mark.parametrize("done", [True, False], ids=["completed", "aborted"])
+@pytest.mark.parametrize("put", ["before it began", "in the same second", "a second later", "while it was open"])
+async def test_an_upload_over_a_delivered_key(
+    put: str,
+    done: bool,
+    lake: Lake,
+    watch: Watch,
+    uploads: AwsUploads,
+    clock: FrozenClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ledger, "OPEN_SEGMENT", 1)  # so that what is old is forgotten
     async with begun(watch, lake) as watched:
         if put == "before it began":
             await passes(watched, lake, "in/1")
         upload = uploads.begin("in/1")
-        if put == "while it was open":
-            clock.advance(20)
+        clock.advance({"a second later": 1, "while it was open": 20}.get(put, 0))
         if put != "before it began":
             await passes(watched, lake, "in/1")
-        await passes(watched, lake, "in/2", "in/3")
-        uploads.complete(upload)
-        assert await watched.poll() == ["in/1"]
+        await passes(watched, lake, "in/2", "in/3", "in/4")
+        watched.harness.restart()
+        if done:
+            uploads.complete(upload)
+            assert await watched.poll() == ["in/1"]
+        else:
+            uploads.abort(upload)
         await quiet(watched)
 
 

@@ -70,6 +70,23 @@ async def test_a_list_that_is_denied_and_then_granted(
     assert len([text for text in said if "sees everything again" in text]) == 1
 
 
+@pytest.mark.parametrize("polls", [1, 2, 4])
+async def test_a_list_that_leaves_an_upload_out_for_a_while(
+    polls: int, lake: Lake, watch: Watch, uploads: AwsUploads, proxy: FaultyProxy
+) -> None:
+    """As a server of several machines may, whose clocks and caches differ."""
+    async with begun(watch, lake) as watched:
+        upload = uploads.begin("in/1")
+        await passes(watched, lake, "in/2")
+        proxy.choose = on_uploads(lambda answer: answer.with_body(UPLOAD.sub(b"", answer.body)))
+        await passes(watched, lake, *(f"in/3{number}" for number in range(polls)))
+        proxy.choose = None
+        await passes(watched, lake, "in/4", "in/5")
+        uploads.complete(upload)
+        assert await watched.poll() == ["in/1"]
+        await quiet(watched)
+
+
 async def test_upload_ttl_is_reached(lake: Lake, watch: Watch, uploads: AwsUploads) -> None:
     async with begun(watch, lake, upload_ttl=150) as watched:
         old = uploads.begin("in/old")
