@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,67 +11,11 @@ import pytest
 from airflow_state_watchers.sources import s3_uploads
 from airflow_state_watchers.testing import FrozenClock
 from tests.sources.certificates import certificate
-from tests.sources.conftest import BUCKET, SECRET, Define, Lake, Watch
-from tests.sources.faulty_proxy import (
-    Answer,
-    Choose,
-    Fault,
-    FaultyProxy,
-    OnPage,
-    error,
-    on_uploads,
-    reset,
-    silence,
-    stall,
-)
-from tests.sources.watching import Watched, watch_pauses, watching
+from tests.sources.conftest import BUCKET, Define, Lake, Watch
+from tests.sources.faults import FAULTS, NEW, SECRETS, STOOD, begun, denied, fail, recovers, truncated
+from tests.sources.faulty_proxy import Fault, FaultyProxy, OnPage, on_uploads
+from tests.sources.watching import watch_pauses, watching
 
-ECHO = f"AKIDLAKE {SECRET} X-Amz-Signature Bearer"
-SECRETS = ("AKIDLAKE", SECRET, "X-Amz-Signature", "Bearer")
-MOVED = "<Endpoint>lake.s3.eu-west-1.amazonaws.com</Endpoint><Bucket>lake</Bucket>"
-STOOD = ["in/1", "in/2", "in/3", "in/4", "in/5", "in/6"]
-NEW = ["in/1n", "in/3n", "in/5n"]
-"""One of them on each of the three pages."""
-TURNS = "<NextContinuationToken>again</NextContinuationToken></ListBucketResult>"
-
-
-def denied(status: int, code: str, more: str = "") -> Fault:
-    return error(status, code, ECHO, more)
-
-
-def truncated(answer: Answer) -> Answer:
-    return answer.with_body(answer.body[: len(answer.body) // 2])
-
-
-class Again:
-    """Gives the first answer it sees to all requests, and says each time that the listing goes on."""
-
-    def __init__(self) -> None:
-        self.body = b""
-
-    def __call__(self, answer: Answer) -> Answer:
-        if not self.body:
-            self.body = answer.body.replace(b"<IsTruncated>false<", b"<IsTruncated>true<")
-            if b"NextContinuationToken" not in self.body:
-                self.body = self.body.replace(b"</ListBucketResult>", TURNS.encode())
-        return replace(answer, status=200, body=self.body)
-
-
-FAULTS: dict[str, tuple[Callable[[], Fault], str, str]] = {
-    "SlowDown": (lambda: denied(503, "SlowDown"), "SourceUnavailable", "cannot answer now (SlowDown, HTTP 503"),
-    "500": (lambda: denied(500, "InternalError"), "SourceUnavailable", "HTTP 500"),
-    "503": (lambda: denied(503, "ServiceUnavailable"), "SourceUnavailable", "HTTP 503"),
-    "truncated XML": (lambda: truncated, "SourceUnavailable", "HTTP 500"),
-    "reset mid-page": (lambda: reset(150), "SourceUnavailable", "broke off"),
-    "does not advance": (Again, "SourceUnavailable", "does not advance"),
-    "ExpiredToken": (lambda: denied(400, "ExpiredToken"), "SourceDenied", "have expired"),
-    "AccessDenied": (lambda: denied(403, "AccessDenied"), "SourceDenied", "s3:ListBucket is denied"),
-    "NoSuchBucket": (lambda: denied(404, "NoSuchBucket"), "SourceMissing", "no bucket 'lake'"),
-    "wrong region": (lambda: denied(301, "PermanentRedirect", MOVED), "SourceMissing", "in another region"),
-    "wrong signature": (lambda: denied(403, "SignatureDoesNotMatch"), "SourceDenied", "are not accepted"),
-    "hangs": (lambda: silence, "SourceUnavailable", "no whole answer within 0.5 s"),
-    "hangs mid-page": (lambda: stall(150), "SourceUnavailable", "no whole answer within 0.5 s"),
-}
 ON_UPLOADS = [name for name in FAULTS if name not in ("does not advance", "AccessDenied")]
 TEXT_OF_UPLOADS = {"truncated XML": "list of uploads broke off"}
 
@@ -87,45 +29,6 @@ REFUSALS: dict[str, tuple[Fault, str]] = {
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "3")
-
-
-async def begun(watched: Watched, lake: Lake) -> None:
-    """Deliver what stands there, then put what is new."""
-    for key in STOOD:
-        lake.put(key)
-    assert sorted(await watched.poll()) == STOOD
-    for key in NEW:
-        lake.put(key, at=watched.clock.now())
-
-
-async def fail(watched: Watched, choose: Choose, kind: str, text: str, *, most: int, times: int = 3) -> None:
-    """Poll some times under a fault, and see that nothing moves but the back-off and the health record."""
-    hangs = "within" in text
-    whole, root = watched.source.calls.place, watched.stored()
-    watched.source.calls.place = replace(whole, timeout=0.5 if hangs else whole.timeout)
-    watched.proxy.choose = choose
-    watched.pauses.clear()
-    times = 1 if hangs else times
-    for number in range(1, times + 1):
-        assert await watched.poll() == []
-        assert watched.stored() == root
-        assert min(most, 1) <= len(watched.proxy.requests) <= most, "a hot loop"
-        health = watched.health
-        assert (health["state"], health["consecutive_failures"]) == ("failing", number)
-        assert health["last_error"]["kind"] == kind
-        assert text in health["last_error"]["message"]
-        assert not [secret for secret in SECRETS if secret in json.dumps(health)]
-    assert len(watched.pauses) == times
-    assert all(pause >= 1.5 * 2**number for number, pause in enumerate(watched.pauses))
-    watched.proxy.choose = None
-    watched.source.calls.place = whole
-
-
-async def recovers(watched: Watched, keys: list[str]) -> None:
-    assert sorted(await watched.poll()) == keys
-    assert watched.health["state"] == "ok"
-    assert watched.health["last_error"] is None
-    assert await watched.poll() == []
 
 
 @pytest.mark.parametrize("page", [1, 2, 3])
@@ -202,6 +105,29 @@ async def test_a_fault_on_a_page_of_keys_in_order(name: str, page: int, lake: La
             lake.put(key, at=watched.clock.now())
         await fail(watched, OnPage(page, make(), later=name == "does not advance"), kind, text, most=page + 3)
         await recovers(watched, new)
+
+
+@pytest.mark.parametrize("page", [1, 2])
+@pytest.mark.parametrize("name", ["SlowDown", "truncated XML", "does not advance", "ExpiredToken", "NoSuchBucket"])
+async def test_a_fault_where_a_poll_begins_with_a_page(name: str, page: int, lake: Lake, watch: Watch) -> None:
+    make, kind, text = FAULTS[name]
+    async with watch(lookback=0, upload_ttl=0) as watched:
+        await begun(watched, lake)
+        await fail(watched, OnPage(page, make(), later=name == "does not advance"), kind, text, most=page + 2)
+        await recovers(watched, NEW)
+
+
+@pytest.mark.parametrize("page", [1, 3])
+async def test_a_fault_before_the_watcher_has_begun(page: int, lake: Lake, watch: Watch) -> None:
+    make, kind, text = FAULTS["SlowDown"]
+    async with watch(lookback=0, start="latest") as watched:
+        for key in STOOD + NEW:
+            lake.put(key)
+        await fail(watched, OnPage(page, make()), kind, text, most=page + 2)
+        assert watched.stored() is None
+        await recovers(watched, [])
+        lake.put("in/7", at=watched.clock.now())
+        await recovers(watched, ["in/7"])
 
 
 @pytest.mark.parametrize("name", ["503", "truncated XML", "AccessDenied", "wrong region"])

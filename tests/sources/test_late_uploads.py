@@ -12,6 +12,12 @@ from tests.sources.faulty_proxy import FaultyProxy, error, on_prefix
 from tests.sources.late import LAYOUTS, begun, passes, quiet
 
 
+@pytest.fixture(autouse=True)
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no ledger know what is older than it has to know: only small ones do."""
+    monkeypatch.setattr(ledger, "OPEN_SEGMENT", 1)
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("restart", [False, True], ids=["", "restart"])
 async def test_an_upload_that_is_open_for_longer_than_lookback(
@@ -114,7 +120,6 @@ async def test_an_upload_over_a_delivered_key(
     clock: FrozenClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ledger, "OPEN_SEGMENT", 1)  # so that what is old is forgotten
     async with begun(watch, lake) as watched:
         if put == "before it began":
             await passes(watched, lake, "in/1")
@@ -156,6 +161,7 @@ async def test_two_uploads_of_one_key_of_which_one_is_given_up(lake: Lake, watch
         uploads.complete(one)
         assert await watched.poll() == ["in/1"]
         await passes(watched, lake, "in/4")
+        watched.harness.restart()
         uploads.abort(other)
         await quiet(watched)
 
@@ -172,6 +178,40 @@ async def test_a_crash_on_the_way(crash: str, lake: Lake, watch: Watch, uploads:
         first, second = watched.harness.events[-2:]
         if crash == "before_commit":
             assert first["batch_id"] == second["batch_id"], "the inbox could not tell that it is the same"
+        await quiet(watched)
+
+
+@pytest.mark.parametrize("crash", ["before_confirm", "before_commit"])
+async def test_a_crash_among_several_events(crash: str, lake: Lake, watch: Watch, uploads: AwsUploads) -> None:
+    async with begun(watch, lake, max_objects_per_event=1) as watched:
+        both = [uploads.begin(key) for key in ("in/1", "in/2")]
+        await passes(watched, lake, "in/3", "in/4")
+        for upload in both:
+            uploads.complete(upload)
+        for key in ("in/5", "in/6"):
+            lake.put(key, at=watched.clock.now())
+        await watched.poll(crash=crash)
+        watched.harness.restart()
+        while await watched.poll():
+            pass
+        batches: dict[str, list[str]] = {}
+        for event in watched.harness.events:
+            batches.setdefault(event["items"][0]["key"], []).append(event["batch_id"])
+        assert sorted(batches) == [f"in/{number}" for number in range(7)]
+        assert len(watched.harness.events) <= 8
+        assert all(len(set(ids)) == 1 for ids in batches.values())
+        await quiet(watched)
+
+
+async def test_an_upload_whose_object_is_gone_again(lake: Lake, watch: Watch, uploads: AwsUploads) -> None:
+    async with begun(watch, lake) as watched:
+        deleted, replaced = uploads.begin("in/1"), uploads.begin("in/2")
+        await passes(watched, lake, "in/3", "in/4")
+        uploads.complete(deleted)
+        uploads.complete(replaced)
+        lake.delete("in/1")
+        lake.put("in/2", b"new", at=watched.clock.now())
+        assert await watched.poll() == ["in/2"]
         await quiet(watched)
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import logging
-import re
-from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from airflow_state_watchers.sources import s3_uploads
-from tests.sources.aws_uploads import UPLOAD, UPLOAD_ID, AwsUploads
+from tests.sources.aws_uploads import UPLOAD, AwsUploads, Paged
 from tests.sources.conftest import Lake, Watch
 from tests.sources.faulty_proxy import Answer, Fault, FaultyProxy, error, on_uploads, reset
 from tests.sources.late import begun, passes, quiet
 
-KEY = re.compile(rb"<Key>(.*?)</Key>")
 DENIED = on_uploads(error(403, "AccessDenied"))
 
 
@@ -108,45 +104,6 @@ async def test_no_call_without_upload_ttl(lake: Lake, watch: Watch, uploads: Aws
         uploads.complete(upload)
         assert await watched.poll() == []
         assert watched.health["note"] is None
-
-
-def text(pattern: re.Pattern[bytes], upload: bytes) -> bytes:
-    found = pattern.search(upload)
-    assert found is not None
-    return found[1]
-
-
-@dataclass
-class Paged:
-    """Chooses the listings of uploads, and lets a server that lists all at once make pages of two, with a fault on one."""
-
-    page: int = 0
-    fault: Fault = field(default=lambda answer: answer)
-    pages: int = 0
-    """How many were asked for."""
-
-    def __call__(self, target: str) -> Fault | None:
-        query = parse_qs(urlsplit(target).query, keep_blank_values=True)
-        if "uploads" not in query:
-            return None
-        self.pages += 1
-        (marker,) = query.get("upload-id-marker", [""])
-        return lambda answer: self._page(answer, marker.encode())
-
-    def _page(self, answer: Answer, marker: bytes) -> Answer | None:
-        found = sorted(UPLOAD.findall(answer.body), key=lambda upload: text(KEY, upload))
-        ids = [text(UPLOAD_ID, upload) for upload in found]
-        if marker and marker not in ids:
-            return error(400, "InvalidArgument")(answer)
-        start = ids.index(marker) + 1 if marker else 0
-        rest, ids = found[start : start + 2], ids[start : start + 2]
-        body = UPLOAD.sub(b"", answer.body).replace(b"</ListMultipart", b"".join(rest) + b"</ListMultipart")
-        if start + 2 < len(found):
-            markers = b"<NextKeyMarker>%b</NextKeyMarker>" % text(KEY, rest[-1])
-            markers += b"<NextUploadIdMarker>%b</NextUploadIdMarker>" % ids[-1]
-            body = body.replace(b"<IsTruncated>false</IsTruncated>", b"<IsTruncated>true</IsTruncated>" + markers)
-        page = answer.with_body(body)
-        return self.fault(page) if start // 2 + 1 == self.page else page
 
 
 async def test_a_list_in_pages(lake: Lake, watch: Watch, uploads: AwsUploads, proxy: FaultyProxy) -> None:
