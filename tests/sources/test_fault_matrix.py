@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import ssl
 from pathlib import Path
@@ -157,6 +158,8 @@ async def test_a_bucket_that_is_created_later(start: str, lake: Lake, watch: Wat
         await recovers(watched, ["in/a"])
 
 
+# asyncio of Python 3.10 does not close the transport of a handshake that failed.
+@pytest.mark.filterwarnings("ignore:.*_SSLProtocolTransport.__del__:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"], ids=["unknown issuer", "wrong host"])
 async def test_a_certificate_that_is_not_trusted(
     address: str, lake: Lake, clock: FrozenClock, define: Define, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -177,3 +180,4 @@ async def test_a_certificate_that_is_not_trusted(
             await fail(watched, lambda target: None, "SourceUnavailable", "cannot connect to the S3 endpoint", most=0)
             tls.load_cert_chain(good)
             await recovers(watched, NEW)
+    gc.collect()  # so that this is said here and not in another test
