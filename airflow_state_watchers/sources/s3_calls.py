@@ -36,13 +36,17 @@ class Refused:
         return self.code == "unreadable"
 
     @property
+    def is_marker(self) -> bool:
+        return self.code == "marker"
+
+    @property
     def at_once(self) -> Refused:
         """What it is if it was the first page that was refused: there is no marker yet that could be gone."""
-        return Refused("InvalidArgument") if self.code == "marker" else self
+        return Refused("InvalidArgument") if self.is_marker else self
 
     @property
     def is_final(self) -> bool:
-        return self.code not in ("marker", "unreadable")
+        return not (self.is_marker or self.is_unreadable)
 
     def note(self, place: S3Place, lookback: timedelta) -> str:
         """Say what is missed, and what to do."""
@@ -51,6 +55,8 @@ class Refused:
             return f"s3:ListBucketMultipartUploads is denied. {missed} Grant it on {place.arn} or raise lookback."
         if self.code == "MinIO":
             return f"MinIO does not list uploads by prefix. {missed} Raise lookback if there are such, or set upload_ttl=0."
+        if self.is_marker:
+            return f"this server does not go on with a list of uploads at its markers. {missed} Raise lookback if there are such."
         if self.is_unreadable:
             return f"the list of multipart uploads cannot be read. {missed} Is there one whose key XML cannot hold? Abort it."
         return f"this server does not list uploads ({self.code}). {missed} Raise lookback if there are such, or set upload_ttl=0."

@@ -16,8 +16,8 @@ ASK_AGAIN = 900.0
 """Seconds after which uploads are asked for again where the server has refused to list them."""
 BEGIN_AGAIN = 3
 """A list is begun again so often where the upload that a page ended with is gone before the next one is asked for."""
-UNREADABLE = 3
-"""After so many unreadable lists in a row they are done without."""
+BROKEN = 3
+"""After so many broken lists in a row they are done without."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class UploadList:
     lookback: timedelta
     note: str | None = None
     _ask_again: float = 0.0
-    _unreadable: int = 0
+    _broken: int = 0
 
     async def look(self) -> tuple[list[Upload] | None, str | None]:
         """Return the uploads, and the ``Date`` of the first answer; ``None`` if S3 does not tell.
@@ -38,24 +38,24 @@ class UploadList:
         if self.note is not None and time.monotonic() < self._ask_again:
             return None, None
         date: str | None = None
+        refused: Refused | None = None
         for _ in range(BEGIN_AGAIN):
             uploads, refused, first = await self._list()
             date = date or first
             if refused is None:
-                self.note, self._unreadable = None, 0
+                self.note, self._broken = None, 0
                 return uploads, date
-            if refused.is_final or (refused.is_unreadable and self._is_given_up()):
-                self.note, self._ask_again = refused.note(self.calls.place, self.lookback), time.monotonic() + ASK_AGAIN
-                return None, None
-            if refused.is_unreadable:
+            if not refused.is_marker:
                 break
-        raise SourceUnavailable(f"{self.calls.place.uri}: the list of uploads broke off. It is tried again.")
-
-    def _is_given_up(self) -> bool:
-        """Whether unreadable lists are no accident: a key that XML cannot hold makes a list unreadable for as long as its
-        upload is in progress, and watching has to go on."""
-        self._unreadable += 1
-        return self._unreadable >= UNREADABLE
+        assert refused is not None
+        if not refused.is_final:
+            self._broken += 1
+            # No accident: a key that XML cannot hold makes a list unreadable for as long as its upload is in progress, and a
+            # server may know no markers. Watching has to go on.
+            if self._broken < BROKEN:
+                raise SourceUnavailable(f"{self.calls.place.uri}: the list of uploads broke off. It is tried again.")
+        self.note, self._ask_again = refused.note(self.calls.place, self.lookback), time.monotonic() + ASK_AGAIN
+        return None, None
 
     async def _list(self) -> tuple[list[Upload], Refused | None, str | None]:
         """Fetch all pages; return the uploads, what kept the list from being whole, and the first ``Date``."""

@@ -51,7 +51,7 @@ async def test_a_fault_on_the_list_of_uploads(
     async with watch(lookback=0) as watched:
         await begun(watched, lake)
         if name == "truncated XML":  # the third in a row is taken for a list that cannot be read at all
-            monkeypatch.setattr(s3_uploads, "UNREADABLE", 4)
+            monkeypatch.setattr(s3_uploads, "BROKEN", 4)
         await fail(watched, on_uploads(make()), kind, TEXT_OF_UPLOADS.get(name, text), most=3)
         await recovers(watched, NEW)
 

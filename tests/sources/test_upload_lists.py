@@ -207,3 +207,19 @@ async def test_a_list_that_does_not_advance(lake: Lake, watch: Watch, proxy: Fau
         assert len(proxy.requests) == 2
         proxy.choose = None
         await quiet(watched)
+
+
+async def test_a_server_that_knows_no_markers_is_done_without_after_some_polls(
+    lake: Lake, watch: Watch, uploads: AwsUploads, proxy: FaultyProxy
+) -> None:
+    """Else a watcher whose prefix has more uploads in progress than a page holds would never poll again."""
+    async with begun(watch, lake) as watched:
+        many = [uploads.begin(f"in/1{number}") for number in range(6)]
+        proxy.choose = Paged(2, error(400, "InvalidArgument"))
+        lake.put("in/2")
+        delivered = [await watched.poll() for _ in range(s3_uploads.BROKEN)]
+        assert delivered == [[], [], ["in/2"]]
+        assert "does not go on with a list of uploads" in watched.health["note"]
+        for upload in many:
+            uploads.abort(upload)
+        await quiet(watched)
