@@ -216,7 +216,7 @@ async def test_a_server_that_knows_no_markers_is_done_without_after_some_polls(
     async with begun(watch, lake) as watched:
         many = [uploads.begin(f"in/1{number}") for number in range(6)]
         proxy.choose = Paged(2, error(400, "InvalidArgument"))
-        lake.put("in/2")
+        lake.put("in/2", at=watched.clock.now())
         delivered = [await watched.poll() for _ in range(s3_uploads.BROKEN)]
         assert delivered == [[], [], ["in/2"]]
         assert "does not go on with a list of uploads" in watched.health["note"]
