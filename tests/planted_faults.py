@@ -80,7 +80,7 @@ FAULTS = [
     Fault(
         "batches not sorted",
         "core/window.py",
-        "sorted(distinct.values(), key=lambda item: item.position)",
+        "sorted(distinct.values(), key=lambda item: item.position.order)",
         "list(distinct.values())",
         LAWS,
     ),

@@ -29,6 +29,11 @@ class Position:
         if self.value.tzinfo is None:
             raise ValueError(f"a position needs a value with a time zone, got {self.value!r}")
 
+    @property
+    def order(self) -> tuple[datetime, bytes]:
+        """What positions compare by, for sorting many of them fast."""
+        return self.value, self.tiebreak.encode("utf-8", "surrogatepass")
+
     def __lt__(self, other: Position) -> bool:
         if self.value != other.value:
             return self.value < other.value

@@ -98,7 +98,7 @@ class Selection:
 
     def _cut(self) -> None:
         distinct = {item.identity: item for item in self._items}
-        self._items = sorted(distinct.values(), key=lambda item: item.position)
+        self._items = sorted(distinct.values(), key=lambda item: item.position.order)
         if len(self._items) > self._limit:
             end = self._items[self._limit - 1].position
             # Versions of one object may share a position: never part them, the next poll would read neither or both.

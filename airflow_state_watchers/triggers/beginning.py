@@ -59,3 +59,11 @@ class Beginning:
                     self.verdict.value, what)  # fmt: skip
         if self.advice:
             log.info("%s: %s", settings.name, self.advice)
+
+
+def changed(name: str, stored: object, now: object) -> str:
+    """Say that a watcher's source is not the one its state was stored for."""
+    return (
+        f"{name}: the watermark was stored for {stored}, and this watcher reads {now}. Nothing is delivered. Give the watcher "
+        'another name=, or say on_source_change="keep" (go on from the watermark) or on_source_change="start" (begin again)'
+    )

@@ -1,11 +1,13 @@
-"""The event that leaves the triggerer."""
+"""The event that leaves the triggerer, and its way there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from airflow.triggers.base import TriggerEvent
 
+from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.envelope import summary_of
 
 
@@ -19,3 +21,13 @@ class WatcherTriggerEvent(TriggerEvent):
         return f"TriggerEvent<{summary_of(self.payload)}>"
 
     __str__ = __repr__
+
+
+@dataclass(eq=False)
+class Delivery:
+    """One event on its way. The filter sets ``accepted`` on the line after its ``yield``."""
+
+    batch: Batch
+    event: WatcherTriggerEvent
+    epoch: int
+    accepted: bool = False

@@ -12,39 +12,27 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_state_watchers.core.batch import Batch
-from airflow_state_watchers.core.checkpoint import Checkpoint, cursor_of, later
+from airflow_state_watchers.core.checkpoint import later
 from airflow_state_watchers.core.envelope import event_of
-from airflow_state_watchers.core.uploads import Remembered
-from airflow_state_watchers.core.window import Selected, Selection, plan
-from airflow_state_watchers.ports import Clock, Scan
-from airflow_state_watchers.triggers.event import WatcherTriggerEvent
+from airflow_state_watchers.ports import Clock
+from airflow_state_watchers.triggers.event import Delivery, WatcherTriggerEvent
 from airflow_state_watchers.triggers.health import Health
 from airflow_state_watchers.triggers.large import LargeBatches
 from airflow_state_watchers.triggers.progress import Interrupted, Progress
-from airflow_state_watchers.triggers.settings import SELECTION_LIMIT, Settings
+from airflow_state_watchers.triggers.selecting import select
+from airflow_state_watchers.triggers.settings import Settings
 
 log = logging.getLogger(__name__)
 
 FRONTIER_INTERVAL = timedelta(hours=1)
 GUARD_STEPS = 25
 GUARD_STEP = 0.1
-
-
-@dataclass(eq=False)
-class Delivery:
-    """One event on its way. The filter sets ``accepted`` on the line after its ``yield``."""
-
-    batch: Batch
-    event: WatcherTriggerEvent
-    epoch: int
-    accepted: bool = False
 
 
 class WatermarkProducer(SharedStreamProducer):
@@ -128,7 +116,8 @@ class WatermarkProducer(SharedStreamProducer):
             self._again = not self._progress.began_at_latest
             return
         checkpoint = self._progress.looked(scan)
-        checkpoint, selected = await self._scan(checkpoint, scan)
+        selected, cursor = await select(scan, checkpoint, self._settings)
+        checkpoint = self._progress.seen(checkpoint, selected, cursor)
         frontier = later(checkpoint.frontier, selected.upto)
         self._health.scanned(self._clock.now(), source_now=scan.now, frontier=frontier)
         batches = await self._large.step(checkpoint, selected)
@@ -148,20 +137,6 @@ class WatermarkProducer(SharedStreamProducer):
         await self._all_committed()
         if self._epoch == epoch:
             self._again = bool(checkpoint.intents) or not selected.complete
-
-    async def _scan(self, checkpoint: Checkpoint, scan: Scan) -> tuple[Checkpoint, Selected]:
-        """Read the window; return the checkpoint that knows what the whole listing has shown, and what is new."""
-        window = plan(checkpoint, scan.now, settle=self._settings.settle, lookback=self._settings.lookback)
-        limit = max(SELECTION_LIMIT, self._settings.max_in_flight * self._settings.max_items)
-        uploads = Remembered.of(checkpoint.uploads)
-        selection = Selection(window, checkpoint.ledger, limit=limit, uploads=uploads)
-        after = checkpoint.after(self._settings.lookback)
-        pages = scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after, skip=selection.skip)
-        async with aclosing(pages):
-            async for page in pages:
-                selection.add(page)
-        selected = selection.result()
-        return self._progress.seen(checkpoint, selected, cursor_of(scan.cursor, window.low)), selected
 
     async def _intend(self, batch: Batch, epoch: int) -> Delivery:
         """Store that this batch is about to be delivered; an asset that takes no write gets no event."""

@@ -24,7 +24,7 @@ from airflow_state_watchers.core.window import END, Selected, Window, seen
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import Clock, Scan
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, Found, StoreRefused, ledger_name
-from airflow_state_watchers.triggers.beginning import Beginning
+from airflow_state_watchers.triggers.beginning import Beginning, changed
 from airflow_state_watchers.triggers.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class Progress:
         policy = self._settings.on_source_change
         if stored.source != self._source:
             if policy == "stop":
-                raise CheckpointError(_changed(self._settings.name, stored.source, self._source))
+                raise CheckpointError(changed(self._settings.name, stored.source, self._source))
             stored = replace(stored, source=self._source)
         if found.verdict is Verdict.MOVED or (found.checkpoint.source != self._source and policy == "start"):
             start = Start(stored.watermark) if found.verdict is Verdict.MOVED else None
@@ -247,10 +247,3 @@ class Progress:
 def _is_over(since: datetime | None, now: datetime, span: timedelta) -> bool:
     """Whether ``span`` has passed; also when the clock was set back, so that nothing waits until it has caught up."""
     return since is None or not timedelta(0) <= now - since < span
-
-
-def _changed(name: str, stored: object, now: object) -> str:
-    return (
-        f"{name}: the watermark was stored for {stored}, and this watcher reads {now}. Nothing is delivered. Give the watcher "
-        'another name=, or say on_source_change="keep" (go on from the watermark) or on_source_change="start" (begin again)'
-    )

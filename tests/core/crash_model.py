@@ -13,24 +13,24 @@ import inspect
 import json
 import types
 from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Iterator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any, Literal
 
 from airflow_state_watchers.core.batch import Batch, step
-from airflow_state_watchers.core.checkpoint import Checkpoint, cursor_of, later
+from airflow_state_watchers.core.checkpoint import Checkpoint, later
 from airflow_state_watchers.core.codec import load_position
 from airflow_state_watchers.core.envelope import event_of
 from airflow_state_watchers.core.position import Item
-from airflow_state_watchers.core.uploads import Remembered, Upload, upload_id
+from airflow_state_watchers.core.uploads import Upload, upload_id
 from airflow_state_watchers.core.verdict import Verdict
-from airflow_state_watchers.core.window import Selected, Selection, plan
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import Skip
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, key_of
 from airflow_state_watchers.triggers.progress import Interrupted, Progress
+from airflow_state_watchers.triggers.selecting import select
 from airflow_state_watchers.triggers.settings import Settings
 from tests.core.crash_laws import Event, Laws, Look
 from tests.core.items import NOON, item
@@ -410,7 +410,8 @@ class Process:
             await self._begin(scan)
             return
         checkpoint = self.progress.looked(scan)
-        checkpoint, selected = await self._scan(checkpoint, scan)
+        selected, cursor = await select(scan, checkpoint, self.world.settings, most=self.world.limit)
+        checkpoint = self.progress.seen(checkpoint, selected, cursor)
         batches = step(checkpoint, selected, max_items=world.settings.max_items, max_bytes=world.settings.max_bytes)
         if not batches:
             await self.progress.scanned(selected.upto, world.now, every=FRONTIER_INTERVAL)
@@ -438,21 +439,6 @@ class Process:
     async def _all_committed(self) -> None:
         while self.in_flight:
             await stop("full")
-
-    async def _scan(self, checkpoint: Checkpoint, scan: Scan) -> tuple[Checkpoint, Selected]:
-        settings = self.world.settings
-        window = plan(checkpoint, scan.now, settle=settings.settle, lookback=settings.lookback)
-        limit = max(self.world.limit, settings.max_in_flight * settings.max_items)
-        uploads = Remembered.of(checkpoint.uploads)
-        selection = Selection(window, checkpoint.ledger, limit=limit, uploads=uploads)
-        after = checkpoint.after(settings.lookback)
-        async with aclosing(
-            scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after, skip=selection.skip)
-        ) as pages:
-            async for page in pages:
-                selection.add(page)
-        selected = selection.result()
-        return self.progress.seen(checkpoint, selected, cursor_of(scan.cursor, window.low)), selected
 
     async def _deliver(self, batch: Batch, poll: int, scan: Scan) -> None:
         self._intends = batch

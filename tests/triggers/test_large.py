@@ -83,7 +83,7 @@ def test_without_a_place_events_are_cut_by_bytes() -> None:
 
 
 def test_one_poll_that_found_very_much_makes_events_of_the_largest_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("large", "producer"):
+    for module in ("large", "selecting"):
         monkeypatch.setattr(f"airflow_state_watchers.triggers.{module}.SELECTION_LIMIT", 5)
     world = LargeWorld(max_items=2)
     world.put(*"abcdefghijkl")
