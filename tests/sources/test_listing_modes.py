@@ -193,7 +193,7 @@ async def test_an_overwrite_is_a_new_version_or_is_left_out_for_as_long_as_lookb
             delivered = []
             for number, pause in enumerate((0, 0, 1200)):
                 await pass_time(watched, pause)
-                put(lake, watched, f"in/passing {number}")  # what is delivered moves the lookback on
+                put(lake, watched, f"in/{overwrites} {number}")  # what is delivered moves the lookback on
                 assert len(await watched.poll()) == 1
                 lake.put("in/a", body=str(number).encode(), at=watched.clock.now())
                 delivered.append(await watched.poll())
