@@ -190,6 +190,9 @@ def test_a_second_triggerer_takes_over_from_a_frozen_one(airflow: Airflow, watch
     watched.starts_a_run("before")
     airflow.pieces.freeze("triggerer")
     airflow.start("triggerer-2")
+    # It says again what it finds. Airflow gives an event that comes right after another one to no run.
+    airflow.wait_for(lambda: watched.texts().count("before") == 2, 120, "the second triggerer's first event")
+    airflow.wait_for(lambda: watched.read().count("before") == 2, 120, "its run")
     watched.starts_a_run("while frozen")
     airflow.pieces.thaw("triggerer")
     watched.starts_a_run("after")
