@@ -170,6 +170,7 @@ class InMemoryScan:
         also: Collection[str] = (),
         after: str | None = None,
         skip: Skip | None = None,
+        whole: bool = False,
     ) -> AsyncGenerator[Sequence[Item], None]:
         items = self.items()
         self.listed = len(items)

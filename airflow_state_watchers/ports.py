@@ -45,10 +45,11 @@ class Scan(Protocol):
         also: Collection[str] = (),
         after: str | None = None,
         skip: Skip | None = None,
+        whole: bool = False,
     ) -> AsyncGenerator[Sequence[Item], None]:
         """Yield all items with ``low <= value < high`` (``None``: from the beginning), in any order; of the keys ``also``
         whatever has ``value < high``. A source in the order of keys leaves out the others up to ``after``. What ``skip`` says
-        yes to need not be yielded.
+        yes to need not be yielded. With ``whole`` no place is left out for what its name tells of the age of what lies there.
 
         Ends only when the listing is complete; an incomplete listing raises a
         :class:`~airflow_state_watchers.exceptions.SourceError` and so advances nothing.

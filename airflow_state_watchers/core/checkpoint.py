@@ -50,6 +50,7 @@ class Checkpoint:
     - ``last_batch``: the last committed batch of this generation.
     - ``uploads``: multipart uploads whose objects may appear late; ``upload_segments``: as they were last stored.
     - ``cursor``: where a listing in the order of keys may begin.
+    - ``floor``: the ledger knows all that was delivered from here on; nothing older is read, however long ``lookback`` is now.
     - ``dropped``: segment names that nothing names any more and that may still be stored.
     - ``by`` and ``n``: which process wrote it, and the how-manieth write it was.
     """
@@ -66,6 +67,7 @@ class Checkpoint:
     uploads: tuple[Upload, ...] = ()
     upload_segments: tuple[UploadSegment, ...] = ()
     cursor: Cursor | None = None
+    floor: datetime | None = None
     dropped: tuple[str, ...] = ()
     by: str = ""
     n: int = 0
@@ -123,11 +125,20 @@ class Checkpoint:
         The frontier, which is ahead of it, may turn out to be false (:meth:`credible`).
         """
         before = None if self.watermark is None else minus(self.watermark.value, lookback)
-        return self if before is None else self.with_ledger(self.ledger.pruned(before))
+        if before is None:
+            return self
+        floor = before if self.floor is None else max(before, self.floor)
+        return replace(self.with_ledger(self.ledger.pruned(before)), floor=floor)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing has been read yet in this generation."""
+        return self.last_batch is None and self.frontier == self.watermark
 
     def low(self, lookback: timedelta) -> datetime | None:
         """The smallest value that a poll reads: ``lookback`` behind the frontier; ``None``: from the beginning."""
-        return None if self.frontier is None else minus(self.frontier.value, lookback)
+        low = None if self.frontier is None else minus(self.frontier.value, lookback)
+        return self.floor if low is None or (self.floor is not None and self.floor > low) else low
 
     def after(self, lookback: timedelta) -> str | None:
         """The key after which a listing in the order of keys begins; ``None``: at the first key.
@@ -179,12 +190,12 @@ class Start:
         """Whether an item that the first look showed counts as seen."""
         return self.everything or (self.watermark is not None and item.position <= self.watermark)
 
-    def begin(self, base: Checkpoint, seen: Ledger) -> Checkpoint:
+    def begin(self, base: Checkpoint, seen: Ledger, *, floor: datetime | None) -> Checkpoint:
         """Return the first checkpoint of the generation, on top of what the last one leaves to be deleted.
 
-        What counts as seen is in ``seen``. Uploads that the last generation remembered stay remembered.
+        What counts as seen, from ``floor`` on, is in ``seen``. Uploads that the last generation remembered stay remembered.
         """
-        empty = replace(base.with_ledger(Ledger()), watermark=self.watermark, frontier=self.watermark)
+        empty = replace(base.with_ledger(Ledger()), watermark=self.watermark, frontier=self.watermark, floor=floor)
         return replace(empty, intents=(), last_batch=None, cursor=None).with_ledger(seen)
 
 

@@ -56,6 +56,10 @@ class Ledger:
     def __contains__(self, identity: bytes) -> bool:
         return identity in self._index
 
+    def knows(self, item: Item) -> bool:
+        """Whether an item was delivered, or another version of it where one is enough."""
+        return item.identity in self._index or (item.thing is not None and item.thing in self._index)
+
     def __len__(self) -> int:
         return sum(len(segment) for segment in self.segments)
 
@@ -68,7 +72,8 @@ class Ledger:
 
     def with_items(self, items: Iterable[Item], *, name: str) -> Ledger:
         """Return the ledger that also knows ``items``. New segments are called ``name``, or ``name`` and a number."""
-        new = {item.identity: item.position.value for item in items if item.identity not in self._index}
+        marks = ((mark, item.position.value) for item in items for mark in item.marks)
+        new = {mark: value for mark, value in marks if mark not in self._index}
         if not new:
             return self
         kept, copied = _open(self.segments, len(new))

@@ -45,12 +45,19 @@ class Item:
     """One version of one thing.
 
     ``identity`` is a digest of 12 bytes that tells this version from every other one (:func:`identity_of`); ``data`` is
-    the JSON-plain mapping that an event carries for it.
+    the JSON-plain mapping that an event carries for it. ``thing``: a digest of what it is a version of, where one version
+    of each thing is enough.
     """
 
     position: Position
     identity: bytes
     data: Mapping[str, Any]
+    thing: bytes | None = None
+
+    @property
+    def marks(self) -> tuple[bytes, ...]:
+        """What a ledger keeps of it; with any of them known there it is not delivered."""
+        return (self.identity,) if self.thing is None else (self.identity, self.thing)
 
 
 def identity_of(*parts: str) -> bytes:

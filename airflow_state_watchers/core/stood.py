@@ -28,10 +28,11 @@ class Stood:
         start, uploads, found = self._start, self._uploads, self._found
         for item in page:
             if start.sees(item) and not (uploads.by_key and uploads.made(item)):
-                found[item.identity] = value = item.position.value
+                value = item.position.value
+                found.update(dict.fromkeys(item.marks, value))
                 if self.newest is None or value > self.newest:
                     self.newest = value
-                if len(found) == FULL_SEGMENT:
+                if len(found) >= FULL_SEGMENT - 1:
                     self._enter()
 
     def result(self) -> Ledger:

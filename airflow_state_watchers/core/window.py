@@ -82,7 +82,7 @@ class Selection:
 
     def add(self, page: Iterable[Item]) -> None:
         for item in page:
-            if item.identity in self._ledger:
+            if self._ledger.knows(item):
                 if self._uploads.made(item):
                     self._old.append(item)
             elif item.position > self._upto:

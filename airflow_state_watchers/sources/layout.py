@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,6 +56,14 @@ class Layout:
         ends = [*cuts, None]
         return [Span(self.prefix, start, end) for start, end in zip([None, *cuts], ends, strict=True)]
 
+    def beside(self, keys: Iterable[str], spans: Sequence[Span]) -> list[str]:
+        """Return those keys below the prefix that none of the spans lists."""
+        if self.dated is None:
+            return [key for key in keys if key not in spans[0]] if self.in_order else []
+        prefixes = sorted(span.prefix for span in spans)
+        places = ((key, bisect_right(prefixes, key)) for key in keys)
+        return [key for key, place in places if place == 0 or not key.startswith(prefixes[place - 1])]
+
     def has(self, key: str) -> bool:
         """Whether a key below the prefix belongs to the source: where partitions are dated, only what lies in one."""
         return self.dated is None or self.dated.matches(key[len(self.prefix) :])
@@ -75,4 +84,8 @@ def bytes_of(key: str) -> bytes:
 
 def _without_longer(names: Sequence[str]) -> list[str]:
     """Leave out what a shorter one lists already."""
-    return [name for name in names if not any(name != other and name.startswith(other) for other in names)]
+    kept: list[str] = []
+    for name in sorted(names):
+        if not kept or not name.startswith(kept[-1]):
+            kept.append(name)
+    return kept

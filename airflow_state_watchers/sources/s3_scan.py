@@ -72,6 +72,7 @@ class S3Scan:
         also: Collection[str] = (),
         after: str | None = None,
         skip: Skip | None = None,
+        whole: bool = False,
     ) -> AsyncGenerator[Sequence[Item], None]:
         """Yield for each page of the listing its wanted objects with ``low <= LastModified < high``, at most 100 at a time, and
         those of the keys ``also`` however old they are.
@@ -81,7 +82,10 @@ class S3Scan:
         """
         self.listed, self.cursor, self._is_old = 0, after if self.layout.in_order else None, True
         first, self.first = self.first, None
-        spans = self.layout.spans(low, self.now, after=after, cuts=self.cuts)
+        also = {
+            key for key in also if key.startswith(self.place.prefix)
+        }  # not those of a source that was before this one
+        spans = self.layout.spans(None if whole else low, self.now, after=after, cuts=self.cuts)
         ends: list[str] = []
         async for _, listing in self._walk(spans, first if spans == [Span(self.place.prefix)] else None):
             self.listed += len(listing.keys)
@@ -92,7 +96,7 @@ class S3Scan:
                 await asyncio.sleep(0)
         self.cuts = cuts_of(ends, self.most) if not self.layout.in_order else ()
         self.advice = self._advice()
-        single = [Span(key) for key in also if not any(key in span for span in spans)]
+        single = [Span(key) for key in self.layout.beside(also, spans)]
         async for span, listing in self._walk(single, None):
             for items in self._items(listing.only(span.prefix), low or BEGINNING, high, also, skip):
                 yield items
@@ -112,6 +116,7 @@ class S3Scan:
     ) -> Iterator[list[Item]]:
         """Pick what is wanted. Most objects are outside the window or known, so these are told first, and cheaply."""
         items: list[Item] = []
+        once = self.overwrites == "ignore"
         looked_at = 0  # of those that take time
         for key, modified, etag, size in listing.entries():
             try:
@@ -124,9 +129,9 @@ class S3Scan:
                     self._is_old = False
                 if value >= high:
                     continue
-                identity = self._identity(key, etag, modified)
+                identity = identity_of(key, etag, modified)
                 if (skip is None or not skip(key, identity)) and self._is_wanted(key, int(size)):
-                    items.append(item(key, value, int(size), etag, identity, modified))
+                    items.append(item(key, value, int(size), etag, identity, modified, once=once))
             except ValueError as error:
                 raise SourceUnavailable(
                     f"{self.place.uri}: cannot read the listed object Key={key!r}, LastModified={modified!r}, Size={size!r}. "
@@ -138,10 +143,6 @@ class S3Scan:
                 items = []
         yield items
 
-    def _identity(self, key: str, etag: str, modified: str) -> bytes:
-        """Digest key, ETag and LastModified as listed; where overwrites are ignored all versions of a key are one."""
-        return identity_of(key, etag, modified) if self.overwrites == "deliver" else identity_of(key)
-
     def _is_wanted(self, key: str, size: int) -> bool:
         """Ask the filter, except for the empty objects whose key ends in a slash: they only stand for a directory."""
         return (size > 0 or not key.endswith("/")) and (
@@ -149,11 +150,16 @@ class S3Scan:
         )
 
 
-def item(key: str, value: datetime, size: int, etag: str, identity: bytes, modified: str) -> Item:
-    """Make an item of a listed object. Its event has the ETag without quotes, and the time in one form."""
+def item(
+    key: str, value: datetime, size: int, etag: str, identity: bytes, modified: str, *, once: bool = False
+) -> Item:
+    """Make an item of a listed object. Its event has the ETag without quotes, and the time in one form.
+
+    ``once``: one version of a key is enough.
+    """
     stamp = f"{modified[:-5]}+00:00" if modified.endswith(".000Z") else value.isoformat()
     data = {"key": key, "size": size, "etag": etag.strip('"'), "last_modified": stamp}
-    return Item(Position(value, key), identity, data)
+    return Item(Position(value, key), identity, data, identity_of(key) if once else None)
 
 
 def instant(text: str) -> datetime:

@@ -174,7 +174,10 @@ class CheckpointStore:
         try:
             segment = load(name, stored)
         except Unreadable as error:
-            raise CheckpointError(f"{self._name}: stored state cannot be read: {error}") from None
+            raise CheckpointError(
+                f"{self._name}: stored state cannot be read: {error}. It stands under the key {self._segment_key(name)!r} of the "
+                "asset's state; without it what it knew may be delivered again"
+            ) from None
         self._stored[name] = segment
         return segment
 

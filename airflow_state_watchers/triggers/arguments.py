@@ -27,11 +27,14 @@ def text(argument: str, value: Any, *, empty: bool = False) -> str:
     """Return non-empty text without a template: a watcher belongs to no DAG run, so nothing would render it."""
     if not isinstance(value, str) or not (value or empty):
         raise WatcherArgumentError(f"{argument}={value!r}: give text{'' if empty else ' that is not empty'}")
+    plain_text: str = str.__str__(value)  # of an Enum that is text, too: what Airflow stores of it
+    if any("\ud800" <= character <= "\udfff" for character in plain_text):
+        raise WatcherArgumentError(f"{argument}={value!r} has a lone surrogate, which no text that is sent can have")
     if "{{" in value or "{%" in value:
         raise WatcherArgumentError(
             f"{argument}={value!r} has a template, but a watcher belongs to no DAG run. Give the text itself"
         )
-    return value
+    return plain_text
 
 
 def choice(argument: str, value: T, choices: Sequence[T]) -> T:
@@ -43,6 +46,8 @@ def choice(argument: str, value: T, choices: Sequence[T]) -> T:
 def seconds(argument: str, value: Any, *, positive: bool = False) -> float:
     """Return a duration (a ``timedelta`` or a number of seconds) as seconds; whole ones as ``int``."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, int) and not isinstance(number, bool):
+        number = max(-LONGEST, min(number, LONGEST + 1))  # an integer may be longer than any float
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
         raise WatcherArgumentError(f"{argument}={value!r}: give seconds or a timedelta")
     if number < 0 or (positive and number == 0):
@@ -88,16 +93,21 @@ def moment(argument: str, value: Any) -> str | None:
         raise WatcherArgumentError(str(error)) from None
 
 
-def plain(argument: str, value: Any) -> Any:
-    """Check that a free-form argument is plain JSON, which is what Airflow stores of it."""
+def plain(argument: str, value: Any, *, depth: int = 20) -> Any:
+    """Check that a free-form argument is plain JSON, which is what Airflow stores of it.
+
+    What it holds is not shown: it may be a secret.
+    """
+    if depth == 0:
+        raise WatcherArgumentError(f"{argument} is nested too deeply, or holds itself")
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (list, tuple)):
-        return [plain(argument, inner) for inner in value]
+        return [plain(argument, inner, depth=depth - 1) for inner in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: plain(f"{argument}[{key!r}]", inner) for key, inner in value.items()}
+        return {key: plain(f"{argument}[{key!r}]", inner, depth=depth - 1) for key, inner in value.items()}
     raise WatcherArgumentError(
-        f"{argument}={value!r}: give plain values only (text, numbers, lists, dicts with text keys)"
+        f"{argument} is a {type(value).__name__}: give plain values only (text, numbers, lists, dicts with text keys)"
     )
 
 

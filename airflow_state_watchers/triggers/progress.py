@@ -29,6 +29,7 @@ from airflow_state_watchers.triggers.settings import Settings
 
 log = logging.getLogger(__name__)
 
+STRIDE = timedelta(hours=1)
 CLAIM_STEP = 0.1
 CLAIM_WARNING = 100
 """Steps to wait for another watcher of the same name to leave before saying so."""
@@ -131,8 +132,10 @@ class Progress:
         settings = self._settings
         checkpoint = before.credible(scan.now - settings.settle, lookback=settings.lookback)
         if checkpoint is not before:
-            log.error("%s: the source's clock says %s, but it was read up to %s before: one of the two is wrong. Reading "
-                      "again from the watermark", settings.name, scan.now.isoformat(), before.frontier)  # fmt: skip
+            was = before.frontier.value.isoformat() if before.frontier else None
+            log.error("%s: the source's clock says %s, but it was read up to %s before: one of the two is wrong, or settle "
+                      "was raised by more than lookback. Reading again from the watermark",
+                      settings.name, scan.now.isoformat(), was)  # fmt: skip
         self.checkpoint = checkpoint
         return self._looked(checkpoint, scan)
 
@@ -146,23 +149,25 @@ class Progress:
         start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
         base = self._looked(beginning.base, scan)
         stood = Stood(start, Remembered.of(base.uploads), label=f"{self.store.by}-g{base.generation}")
+        low = start.low(settings.lookback)
         if start.watermark is not None:
             high = END if start.everything else Window(None, start.watermark).high
-            async with aclosing(scan.pages(start.low(settings.lookback), high)) as pages:
+            async with aclosing(scan.pages(low, high, whole=True)) as pages:
                 async for page in pages:
                     stood.add(page)
         ledger = stood.result()
         beginning.start = start
         beginning.advice, beginning.newest = scan.advice, stood.newest
         beginning.skipped = scan.listed if start.everything else len(ledger)
-        beginning.first = replace(
-            start.begin(base, ledger), cursor=cursor_of(scan.cursor, start.low(settings.lookback))
-        )
+        beginning.first = replace(start.begin(base, ledger, floor=low), cursor=cursor_of(scan.cursor, low))
 
     def _looked(self, checkpoint: Checkpoint, scan: Scan) -> Checkpoint:
         """Note which uploads are in progress, and which are not any more."""
         ttl = self._settings.upload_ttl
-        oldest = None if ttl is None else minus(scan.now, ttl)
+        now, frontier = scan.now, checkpoint.frontier
+        if frontier is not None:  # one answer of a clock that is far ahead must not make uploads too old
+            now = min(now, frontier.value + STRIDE) if frontier.value < END - STRIDE else now
+        oldest = None if ttl is None else minus(now, ttl)
         return replace(checkpoint, uploads=looked(checkpoint.uploads, scan.uploads, oldest=oldest))
 
     async def scanned(self, upto: Position, now: datetime, *, every: timedelta) -> None:
@@ -233,7 +238,7 @@ class Progress:
         if stored.source != self._source:
             if policy == "stop":
                 raise CheckpointError(changed(self._settings.name, stored.source, self._source))
-            stored = replace(stored, source=self._source)
+            stored = replace(stored, source=self._source, cursor=None)  # keys of another source stand in another order
         if found.verdict is Verdict.MOVED or (found.checkpoint.source != self._source and policy == "start"):
             start = Start(stored.watermark) if found.verdict is Verdict.MOVED else None
             self._begin_at(Beginning(replace(stored, generation=generation), start, found.verdict))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -16,6 +17,8 @@ from airflow_state_watchers.sources.s3_place import S3Place
 from airflow_state_watchers.triggers.arguments import choice, count, flag, plain, seconds, text
 from airflow_state_watchers.triggers.settings import configured
 from airflow_state_watchers.triggers.watermark import WatermarkTrigger
+
+_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 
 class S3PrefixWatermarkTrigger(WatermarkTrigger):
@@ -92,8 +95,8 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
         self.date_pattern = None if date_pattern is None else text("date_pattern", date_pattern)
         self.timezone = text("timezone", timezone)
         self._layout = _layout(self.prefix, self.order, self.date_pattern, self.timezone)
-        self.key_pattern = None if key_pattern is None else text("key_pattern", key_pattern)
         self.use_regex = flag("use_regex", use_regex)
+        self.key_pattern = _pattern(key_pattern, self.prefix, is_regex=use_regex)
         self.min_size = count("min_size", min_size, least=0)
         self.overwrites = choice("overwrites", overwrites, ("deliver", "ignore"))
         self.upload_ttl = None if upload_ttl is None else seconds("upload_ttl", upload_ttl)
@@ -188,6 +191,10 @@ def _bucket(value: Any) -> str:
             f"bucket_name={value!r} is an address. Give the bucket alone and the rest as prefix: "
             f"bucket_name={bucket.split('://')[-1].split('/')[0]!r}, prefix=..."
         )
+    if not bucket.startswith("arn:") and not _BUCKET.fullmatch(bucket):
+        raise WatcherArgumentError(
+            f"bucket_name={value!r} cannot be the name of a bucket: letters, digits, '.', '-', '_'"
+        )
     return bucket
 
 
@@ -202,13 +209,34 @@ def _prefix(value: Any) -> str:
             f"prefix={value!r} has a template, but a watcher belongs to no DAG run. Use prefix={literal!r}, and where a date "
             'follows it date_pattern="dt=%Y-%m-%d/"'
         )
-    return value
+    prefix = text("prefix", value, empty=True)
+    if prefix.startswith("s3://"):
+        raise WatcherArgumentError(
+            f"prefix={value!r} is an address. Give what the keys begin with: prefix={prefix[5:].partition('/')[2]!r}"
+        )
+    return prefix
+
+
+def _pattern(value: Any, prefix: str, *, is_regex: bool) -> str | None:
+    if value is None:
+        return None
+    pattern = text("key_pattern", value)
+    head = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    if not is_regex and not (head.startswith(prefix) or prefix.startswith(head)):
+        raise WatcherArgumentError(
+            f"key_pattern={value!r} is matched on the whole key, and none below prefix={prefix!r} can match it. "
+            f"Write key_pattern={prefix + pattern!r}"
+        )
+    return pattern
 
 
 def _config(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise WatcherArgumentError(f"botocore_config={value!r}: give a dict of botocore's Config options")
+        # Not its content: a proxy's address may hold a password.
+        raise WatcherArgumentError(
+            f"botocore_config is a {type(value).__name__}: give a dict of botocore's Config options"
+        )
     config: dict[str, Any] = plain("botocore_config", value)
     return config

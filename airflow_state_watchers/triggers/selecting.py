@@ -23,7 +23,14 @@ async def select(
     uploads = Remembered.of(checkpoint.uploads)
     selection = Selection(window, checkpoint.ledger, limit=limit, uploads=uploads)
     after = checkpoint.after(settings.lookback)
-    pages = scan.pages(window.low, window.high, also=uploads.gone().by_key, after=after, skip=selection.skip)
+    pages = scan.pages(
+        window.low,
+        window.high,
+        also=uploads.gone().by_key,
+        after=after,
+        skip=selection.skip,
+        whole=checkpoint.is_fresh,
+    )
     async with aclosing(pages):
         async for page in pages:
             selection.add(page)

@@ -188,6 +188,7 @@ class Scan:
         also: Collection[str] = (),
         after: str | None = None,
         skip: Skip | None = None,
+        whole: bool = False,
     ) -> AsyncGenerator[Sequence[Item], None]:
         shown: dict[bytes, Item] = {}
         for first in (False, True):

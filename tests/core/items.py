@@ -108,6 +108,7 @@ checkpoints = st.builds(
         ledger=st.lists(segments, max_size=3, unique_by=lambda segment: segment.name).map(Ledger.of),
         dropped=st.lists(texts, max_size=3).map(tuple),
         cursor=st.none() | st.builds(Cursor, texts, moments),
+        floor=st.none() | moments,
         by=batch_ids,
         n=st.integers(1, 10**9),
     ),

@@ -245,12 +245,13 @@ def test_a_generation_begins_with_nothing_but_what_it_has_seen() -> None:
         by="p1",
         n=7,
     )
-    first = Start(place(5)).begin(base, Ledger().with_items([item(4, "a"), item(5, "b")], name="s-g3"))
+    first = Start(place(5)).begin(base, Ledger().with_items([item(4, "a"), item(5, "b")], name="s-g3"), floor=at(-9))
     assert first == blank(
         watermark=place(5),
         frontier=place(5),
         generation=3,
         ledger=Ledger().with_items([item(4, "a"), item(5, "b")], name="s-g3"),
+        floor=at(-9),
         dropped=("older", "old"),
         by="p1",
         n=7,
@@ -260,13 +261,15 @@ def test_a_generation_begins_with_nothing_but_what_it_has_seen() -> None:
 
 
 def test_a_generation_from_the_beginning_has_no_watermark() -> None:
-    first = Start(None).begin(blank(watermark=place(9), frontier=place(9)), Ledger())
+    first = Start(None).begin(blank(watermark=place(9), frontier=place(9)), Ledger(), floor=None)
     assert (first.watermark, first.frontier, len(first.ledger)) == (None, None, 0)
 
 
 def test_a_first_look_at_many_items_is_stored_in_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "FULL_SEGMENT", 2)
-    first = Start(place(9)).begin(blank(), Ledger().with_items([item(stamp) for stamp in range(5)], name="s"))
+    first = Start(place(9)).begin(
+        blank(), Ledger().with_items([item(stamp) for stamp in range(5)], name="s"), floor=at(0)
+    )
     assert list(first.ledger) == ["s", "s.1", "s.2"]
 
 

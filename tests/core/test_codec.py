@@ -40,6 +40,7 @@ EXAMPLE = blank(
     ledger=Ledger().with_items([item(1)], name="s1"),
     upload_segments=(UploadSegment("p1-u7.0", (Upload("b", "0a1b2c", at(0)),)),),
     cursor=Cursor("orders/a", at(-1)),
+    floor=at(-3600),
     dropped=("s0",),
     by="p1",
     n=7,
@@ -83,6 +84,7 @@ def test_the_stored_shape() -> None:
         ],
         "segments": ["s1"],
         "uploads": ["p1-u7.0"],
+        "floor": "2026-01-31T11:00:00+00:00",
         "cursor": {"key": "orders/a", "below": "2026-01-31T11:59:59+00:00"},
         "dropped": ["s0"],
         "by": "p1",
@@ -106,7 +108,7 @@ def test_what_is_stored_is_stored_again_the_same(checkpoint: Checkpoint) -> None
     root = load(first)
     again = dump_root(restored(root, checkpoint.ledger.segments, checkpoint.upload_segments))
     # A moment is written in its own time zone and read back in UTC.
-    moments = ("watermark", "frontier", "intents", "cursor", "seal")
+    moments = ("watermark", "frontier", "intents", "cursor", "floor", "seal")
     assert without(again, *moments) == without(first, *moments)
 
 
@@ -273,8 +275,10 @@ def test_another_version_is_refused_by_name(version: Any) -> None:
 
 
 def test_a_root_of_the_first_release_is_read() -> None:
-    root = without(stored(v=1), "uploads", "cursor")
-    assert load(root) == replace(load(stored()), uploads=(), checkpoint=replace(load(stored()).checkpoint, cursor=None))
+    root = without(stored(v=1), "uploads", "cursor", "floor")
+    assert load(root) == replace(
+        load(stored()), uploads=(), checkpoint=replace(load(stored()).checkpoint, cursor=None, floor=None)
+    )
 
 
 @pytest.mark.parametrize("root", [None, 5, "text", [], [{}], True])

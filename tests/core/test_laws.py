@@ -227,7 +227,9 @@ def test_a_generation_delivers_what_is_after_its_place_and_nothing_before(
     low = start.low(seconds(watcher.lookback))
     standing = list(run.listing.values())
     seen = [item for item in standing if low is not None and item.position.value >= low and start.sees(item)]
-    watcher.checkpoint = start.begin(watcher.checkpoint, Ledger().with_items(seen, name="seen"))
+    watcher.checkpoint = start.begin(
+        watcher.checkpoint, Ledger().with_items(seen, name="seen"), floor=start.low(seconds(watcher.lookback))
+    )
     watcher.delivered.clear()
     run.poll()
     delivered = {item.identity for batch in watcher.delivered for item in batch.items}

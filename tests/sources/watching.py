@@ -79,7 +79,7 @@ async def watching(
     """Watch a prefix, from the beginning and with no retries inside a call. The clock is S3's too."""
     proxy.dress = proxy.dress or dated(clock)
     arguments = {"start": "earliest", "aws_conn_id": "lake_conn", "botocore_config": ONE_TRY, **arguments}
-    trigger = S3PrefixWatermarkTrigger(bucket_name, prefix="in/", **arguments)
+    trigger = S3PrefixWatermarkTrigger(bucket_name, **{"prefix": "in/", **arguments})
     trigger.source = source = trigger.build_source(30)
     harness = WatcherHarness(trigger, store=InMemoryStore(), clock=clock)
     try:

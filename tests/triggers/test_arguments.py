@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -15,6 +16,10 @@ from airflow_state_watchers.exceptions import WatcherArgumentError
 
 def make(**arguments: Any) -> S3PrefixWatermarkTrigger:
     return S3PrefixWatermarkTrigger(**{"bucket_name": "lake", "prefix": "orders/", **arguments})
+
+
+SELF: dict[str, Any] = {}
+SELF["inner"] = SELF
 
 
 @pytest.mark.parametrize(
@@ -38,6 +43,13 @@ def make(**arguments: Any) -> S3PrefixWatermarkTrigger:
         ({"lookback": 1e30}, ["lookback"]),
         ({"start": "newest"}, ["start='newest'", "'latest', 'earliest'"]),
         ({"start": ["latest"]}, ["start=['latest']"]),
+        ({"prefix": "s3://lake/orders/"}, ["prefix='s3://lake/orders/' is an address", "prefix='orders/'"]),
+        ({"prefix": "a\ud800"}, ["prefix=", "surrogate"]),
+        ({"bucket_name": "Bad_Bucket!!"}, ["bucket_name='Bad_Bucket!!' cannot be the name of a bucket"]),
+        ({"key_pattern": "data_*.csv"}, ["key_pattern='data_*.csv'", "key_pattern='orders/data_*.csv'"]),
+        ({"poll_interval": 10**400}, ["poll_interval"]),
+        ({"upload_ttl": -(10**400)}, ["upload_ttl"]),
+        ({"botocore_config": SELF}, ["botocore_config", "holds itself"]),
         ({"order": "size"}, ["order='size'", "'modified', 'key'"]),
         ({"order": "key", "date_pattern": "%Y/"}, ["order", "date_pattern"]),
         ({"date_pattern": "day/"}, ["date_pattern='day/' names no date"]),
@@ -62,7 +74,7 @@ def make(**arguments: Any) -> S3PrefixWatermarkTrigger:
         ({"name": ""}, ["name=''"]),
         ({"aws_conn_id": ""}, ["aws_conn_id=''"]),
         ({"verify": 5}, ["verify=5"]),
-        ({"botocore_config": [1]}, ["botocore_config=[1]"]),
+        ({"botocore_config": [1]}, ["botocore_config is a list"]),
         ({"botocore_config": {"retries": object()}}, ["botocore_config"]),
         ({"bucket": "lake"}, ["'bucket'", "'bucket_name'"]),
         ({"poll_intervall": 5}, ["'poll_intervall'", "'poll_interval'"]),
@@ -122,3 +134,23 @@ def test_the_stream_key_is_one_per_trigger_and_copes_without_an_id() -> None:
 async def test_run_says_that_it_is_not_the_way() -> None:
     with pytest.raises(Exception, match="shared stream"):
         await anext(make().run())
+
+
+def test_no_error_shows_what_botocore_config_holds() -> None:
+    for value in (
+        "http://user:secret@proxy",
+        [("proxies", "http://user:secret@proxy")],
+        {"proxies": {"http": {"secret"}}},
+    ):
+        with pytest.raises(WatcherArgumentError) as caught:
+            S3PrefixWatermarkTrigger("lake", prefix="orders/", botocore_config=value)  # type: ignore[arg-type]
+        assert "secret" not in str(caught.value)
+
+
+def test_text_of_an_enum_is_text() -> None:
+    class Bucket(str, Enum):
+        LAKE = "lake"
+
+    trigger = S3PrefixWatermarkTrigger(Bucket.LAKE, prefix=Bucket.LAKE)
+    assert trigger.watcher_name == "s3://lake/lake"
+    assert type(trigger.serialize()[1]["bucket_name"]) is str
