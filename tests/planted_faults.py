@@ -60,8 +60,8 @@ FAULTS = [
     Fault(
         "no lookback",
         "core/checkpoint.py",
-        "return None if self.frontier is None else minus(self.frontier.value, lookback)",
-        "return None if self.frontier is None else self.frontier.value",
+        "low = None if self.frontier is None else minus(self.frontier.value, lookback)",
+        "low = None if self.frontier is None else self.frontier.value",
         LAWS,
     ),
     Fault(
