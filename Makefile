@@ -68,6 +68,7 @@ system-tests: $(INSTALLED) ## Run the tests on a real Airflow with real servers;
 	$(PY) -m pytest system_tests --ignore=system_tests/s3_servers --timeout=1500 -m "not soak" $(ARGS)
 
 soak: $(INSTALLED) $(SERVERS) ## Run the system tests that wait for minutes: edits, pauses, broken files, frozen triggerers, long uploads
+	OTHER_HISTORIES=3000 $(PY) -m pytest tests/core/test_crashes.py --timeout=1500
 	$(PY) -m pytest system_tests --timeout=1500 -m soak $(ARGS)
 
 s3-servers: $(INSTALLED) $(SERVERS) ## Run the tests on three S3 servers, two of which get an environment each; needs Python 3.13

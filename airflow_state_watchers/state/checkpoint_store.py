@@ -59,9 +59,12 @@ def _generation_of(marker: Any) -> int:
     return generation if type(generation) is int else 1
 
 
-def ledger_name(by: str, batch_id: str) -> str:
-    """Name the ledger's segment that a commit writes; short, as a root may name hundreds."""
-    return f"{by}-{batch_id[:12]}"
+def ledger_name(by: str, n: int, batch_id: str) -> str:
+    """Name the ledger's segment that a commit writes before root number ``n``; short, as a root may name hundreds.
+
+    With the number no later commit has the name: another process may still be about to delete what is called so.
+    """
+    return f"{by}-{n:x}-{batch_id[:12]}"
 
 
 def uploads_name(by: str, n: int) -> str:
@@ -75,7 +78,7 @@ def _orphans(checkpoint: Checkpoint) -> list[str]:
     Only of the ledger: if that process was but frozen, and stores its root after all, what is gone then may be delivered
     again. An upload that is not remembered may be missed, so what is left behind of those stays: it is small and seldom.
     """
-    return [ledger_name(checkpoint.by, intent.batch_id) for intent in checkpoint.intents]
+    return [ledger_name(checkpoint.by, checkpoint.n + 1, intent.batch_id) for intent in checkpoint.intents]
 
 
 class CheckpointStore:

@@ -196,7 +196,7 @@ class Progress:
                 raise Interrupted("what was delivered has been planned anew meanwhile")
             checkpoint = await self._still_mine()
             for batch in batches:
-                segment = ledger_name(self.store.by, batch.batch_id)
+                segment = ledger_name(self.store.by, checkpoint.n + 1, batch.batch_id)
                 checkpoint = checkpoint.commit(
                     batch.intent, batch.items, lookback=self._settings.lookback, segment=segment
                 )

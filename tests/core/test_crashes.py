@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import count
@@ -353,9 +354,12 @@ class TwoProcesses(Crashes):
 
 
 def case_of(machine: type[RuleBasedStateMachine], examples: int) -> Any:
+    """The same histories at each run, so that a change passes or does not; ``make soak`` draws others, and many more."""
+    others = int(os.environ.get("OTHER_HISTORIES", "0"))
     case = machine.TestCase
     case.settings = settings(
-        max_examples=examples,
+        max_examples=others or examples,
+        derandomize=not others,
         stateful_step_count=40,
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
