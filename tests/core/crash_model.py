@@ -55,6 +55,12 @@ def stop(where: Stop) -> Generator[Stop, Answer, Answer]:
     return (yield where)
 
 
+async def show_a_page() -> None:
+    """Stand before a page of the listing, which may fail to come."""
+    if await stop("page") != "do":
+        raise ConnectionError
+
+
 def segment_key(name: str) -> str:
     return key_of("uploads" if "-u" in name else "ledger", f"{name}:{NAME}")
 
@@ -161,7 +167,7 @@ class Source:
         return {"kind": "memory"}
 
     async def open(self) -> Scan:
-        await stop("page")
+        await show_a_page()
         return Scan(self._world)
 
     async def aclose(self) -> None: ...
@@ -202,7 +208,7 @@ class Scan:
             self.listed += len(listing)
             shown.update((item.identity, item) for item in wanted)
             yield wanted
-            await stop("page")
+            await show_a_page()
         if self.beginner is not None:
             self.beginner.look = Look(self._opened, shown)
 
