@@ -51,6 +51,7 @@ class _Line:
         return copy.deepcopy(await self._alive().aget(key, default))
 
     async def aset(self, key: str, value: Any) -> None:
+        await asyncio.sleep(0)  # Airflow's store lets others have a turn as well
         await self._alive().aset(key, value)
 
     async def adelete(self, key: str) -> None:
