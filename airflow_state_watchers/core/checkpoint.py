@@ -13,6 +13,7 @@ from airflow_state_watchers.core.position import Item, Position
 from airflow_state_watchers.core.uploads import Upload, UploadSegment
 
 MAX_REPLACED = 8
+STRIDE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,17 @@ class Checkpoint:
             return self
         floor = before if self.floor is None else max(before, self.floor)
         return replace(self.with_ledger(self.ledger.pruned(before)), floor=floor)
+
+    def looked(self, listed: Sequence[Upload] | None, now: datetime, *, ttl: timedelta | None) -> Checkpoint:
+        """Return the checkpoint after a look at the source's time ``now`` that showed these uploads in progress (``None``: the
+        source did not say). Those older than ``ttl`` are not remembered.
+
+        One answer of a clock that is far ahead must not make them so: the time counts up to :data:`STRIDE` after the frontier.
+        """
+        if self.frontier is not None and now - self.frontier.value > STRIDE:
+            now = self.frontier.value + STRIDE
+        oldest = None if ttl is None else minus(now, ttl)
+        return replace(self, uploads=uploads.looked(self.uploads, listed, oldest=oldest))
 
     @property
     def is_fresh(self) -> bool:

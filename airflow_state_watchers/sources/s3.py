@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 from airflow_state_watchers.core.uploads import Upload
@@ -20,7 +19,7 @@ from airflow_state_watchers.sources.layout import Layout, Span
 from airflow_state_watchers.sources.s3_calls import S3Calls
 from airflow_state_watchers.sources.s3_listing import Listing
 from airflow_state_watchers.sources.s3_place import S3Place
-from airflow_state_watchers.sources.s3_scan import S3Scan
+from airflow_state_watchers.sources.s3_scan import S3Scan, date_of
 from airflow_state_watchers.sources.s3_uploads import UploadList
 
 __all__ = ["KeyFilter", "S3Scan", "S3Source"]
@@ -113,7 +112,7 @@ class S3Source:
 
     def _time_of(self, date: str | None) -> datetime:
         try:
-            return _date(date)
+            return date_of(date)
         except ValueError:
             if not self._missed_a_date:
                 self._missed_a_date = True
@@ -123,11 +122,3 @@ class S3Source:
                     self.place.uri,
                 )
             return datetime.now(timezone.utc)
-
-
-def _date(header: str | None) -> datetime:
-    """Read a ``Date`` header. Raises ``ValueError``."""
-    if header is None:
-        raise ValueError("no Date")
-    value = parsedate_to_datetime(header)
-    return value.astimezone(timezone.utc) if value.tzinfo else value.replace(tzinfo=timezone.utc)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_plus
 
+from airflow_state_watchers.sources.layout import bytes_of
 from airflow_state_watchers.sources.s3_xml import read_result
 
 _ENCODED = re.compile(r"[\w.~*/!'()%+-]*", re.ASCII)
@@ -41,7 +42,7 @@ class Listing:
 
     def up_to(self, key: str) -> Listing:
         """Return the listing without what comes after a key; it goes on only if the key has not been reached."""
-        end = bisect_right(self.keys, _bytes(key), key=_bytes)
+        end = bisect_right(self.keys, bytes_of(key), key=bytes_of)
         return self if end == len(self.keys) else self._first(end)
 
     def only(self, key: str) -> Listing:
@@ -125,7 +126,3 @@ def _decoded(keys: list[str]) -> list[str]:
     """Undo the encoding of keys; all at once, which is several times faster."""
     together = unquote_plus("\n".join(keys)).split("\n")
     return together if len(together) == len(keys) else [unquote_plus(key) for key in keys]
-
-
-def _bytes(key: str) -> bytes:
-    return key.encode("utf-8", "surrogatepass")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta, timezone
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_state_watchers.core.manifest import dump, folder_of, is_name, name_of
@@ -13,7 +12,7 @@ from airflow_state_watchers.exceptions import SourceUnavailable
 from airflow_state_watchers.sources.layout import Span
 from airflow_state_watchers.sources.s3_calls import S3Calls
 from airflow_state_watchers.sources.s3_place import S3Place
-from airflow_state_watchers.sources.s3_scan import instant
+from airflow_state_watchers.sources.s3_scan import date_of, instant
 
 SCHEME = "s3://"
 
@@ -80,8 +79,7 @@ class S3Manifests(S3Calls):
 
     def _time_of(self, date: str | None) -> datetime:
         try:
-            value = parsedate_to_datetime(date or "")
-            return value.astimezone(timezone.utc) if value.tzinfo else value.replace(tzinfo=timezone.utc)
+            return date_of(date)
         except ValueError:
             raise SourceUnavailable(
                 f"{self.place.uri}: the endpoint sends no Date, so no manifest has an age."

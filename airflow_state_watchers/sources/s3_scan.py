@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import Literal
 
 from airflow_state_watchers.core.position import Item, Position, identity_of
@@ -22,6 +23,7 @@ from airflow_state_watchers.sources.s3_place import S3Place
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 
 MANY = 100_000
+"""From so many objects on it is said what a poll costs."""
 PIECE = 100
 """How many young objects are looked at before the event loop gets its turn: up to a millisecond."""
 
@@ -82,9 +84,8 @@ class S3Scan:
         """
         self.listed, self.cursor, self._is_old = 0, after if self.layout.in_order else None, True
         first, self.first = self.first, None
-        also = {
-            key for key in also if key.startswith(self.place.prefix)
-        }  # not those of a source that was before this one
+        # Not those of a source that was before this one.
+        also = {key for key in also if key.startswith(self.place.prefix)}
         spans = self.layout.spans(None if whole else low, self.now, after=after, cuts=self.cuts)
         ends: list[str] = []
         async for _, listing in self._walk(spans, first if spans == [Span(self.place.prefix)] else None):
@@ -171,4 +172,12 @@ def instant(text: str) -> datetime:
         from botocore.utils import parse_timestamp  # slow, but reads whatever S3 servers have been seen to send
 
         value = parse_timestamp(text)
+    return value.astimezone(timezone.utc) if value.tzinfo else value.replace(tzinfo=timezone.utc)
+
+
+def date_of(header: str | None) -> datetime:
+    """Read a ``Date`` header; in UTC. Raises ``ValueError``."""
+    if header is None:
+        raise ValueError("no Date")
+    value = parsedate_to_datetime(header)
     return value.astimezone(timezone.utc) if value.tzinfo else value.replace(tzinfo=timezone.utc)

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from airflow_state_watchers.core.batch import Batch
-from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Start, cursor_of, minus
+from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Start, cursor_of
 from airflow_state_watchers.core.position import Position
 from airflow_state_watchers.core.stood import Stood
-from airflow_state_watchers.core.uploads import Remembered, looked
+from airflow_state_watchers.core.uploads import Remembered
 from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.core.window import END, Selected, Window, seen
 from airflow_state_watchers.exceptions import CheckpointError
@@ -29,7 +29,6 @@ from airflow_state_watchers.triggers.settings import Settings
 
 log = logging.getLogger(__name__)
 
-STRIDE = timedelta(hours=1)
 CLAIM_STEP = 0.1
 CLAIM_WARNING = 100
 """Steps to wait for another watcher of the same name to leave before saying so."""
@@ -137,7 +136,7 @@ class Progress:
                       "was raised by more than lookback. Reading again from the watermark",
                       settings.name, scan.now.isoformat(), was)  # fmt: skip
         self.checkpoint = checkpoint
-        return self._looked(checkpoint, scan)
+        return checkpoint.looked(scan.uploads, scan.now, ttl=settings.upload_ttl)
 
     def seen(self, checkpoint: Checkpoint, selected: Selected, cursor: Cursor | None) -> Checkpoint:
         """Go on from ``checkpoint``, now that its scan is complete; return it with what that has shown."""
@@ -147,7 +146,7 @@ class Progress:
     async def _see(self, beginning: Beginning, scan: Scan) -> None:
         settings = self._settings
         start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
-        base = self._looked(beginning.base, scan)
+        base = beginning.base.looked(scan.uploads, scan.now, ttl=settings.upload_ttl)
         stood = Stood(start, Remembered.of(base.uploads), label=f"{self.store.by}-g{base.generation}")
         low = start.low(settings.lookback)
         if start.watermark is not None:
@@ -160,15 +159,6 @@ class Progress:
         beginning.advice, beginning.newest = scan.advice, stood.newest
         beginning.skipped = scan.listed if start.everything else len(ledger)
         beginning.first = replace(start.begin(base, ledger, floor=low), cursor=cursor_of(scan.cursor, low))
-
-    def _looked(self, checkpoint: Checkpoint, scan: Scan) -> Checkpoint:
-        """Note which uploads are in progress, and which are not any more."""
-        ttl = self._settings.upload_ttl
-        now, frontier = scan.now, checkpoint.frontier
-        if frontier is not None:  # one answer of a clock that is far ahead must not make uploads too old
-            now = min(now, frontier.value + STRIDE) if frontier.value < END - STRIDE else now
-        oldest = None if ttl is None else minus(now, ttl)
-        return replace(checkpoint, uploads=looked(checkpoint.uploads, scan.uploads, oldest=oldest))
 
     async def scanned(self, upto: Position, now: datetime, *, every: timedelta) -> None:
         """Note that a poll found nothing new up to ``upto``; stored once in ``every``, or to clear old intents."""
