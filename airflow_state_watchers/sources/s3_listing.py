@@ -11,6 +11,7 @@ import asyncio
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_plus
@@ -19,6 +20,8 @@ from airflow_state_watchers.sources.layout import bytes_of
 from airflow_state_watchers.sources.s3_xml import read_result
 
 _ENCODED = re.compile(r"[\w.~*/!'()%+-]*", re.ASCII)
+_READER = ThreadPoolExecutor(1, thread_name_prefix="state-watchers-reader")
+"""One thread for all: several that read at once would hold the interpreter from the loop in turns."""
 READ = "Read"
 """The key under which :func:`read_in_thread` leaves what it read in botocore's parsed response."""
 NOT_READ = "NotRead"
@@ -114,7 +117,7 @@ async def read_in_thread(
     if response_dict is None or response_dict["status_code"] != 200:
         return
     read = read_uploads if operation_model.name == "ListMultipartUploads" else read_listing
-    found = await asyncio.to_thread(read, response_dict["body"])
+    found = await asyncio.get_running_loop().run_in_executor(_READER, read, response_dict["body"])
     if found is not None:
         customized_response_dict[READ] = found
         response_dict["body"] = b""
