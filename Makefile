@@ -99,7 +99,7 @@ $(BENCH)/.installed: requirements/bench.txt | $(INSTALLED)
 
 lock: $(INSTALLED) ## Renew what requirements/ pins: the newest versions that fit pyproject.toml
 	$(UV) pip compile pyproject.toml --universal --python-version 3.10 --upgrade --quiet \
-		--extra amazon --extra demo --extra postgres --group test --group lint --group docs --group build \
+		--extra amazon --extra demo --extra postgres --extra sql --group test --group lint --group docs --group build \
 		--custom-compile-command 'make lock' --output-file $(LOCK)
 	$(UV) pip compile --group bench --universal --python-version 3.10 --upgrade --quiet \
 		--custom-compile-command 'make lock' --output-file requirements/bench.txt

@@ -9,7 +9,9 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from datetime import datetime
 from typing import Any, Protocol
 
+from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.core.position import Item
+from airflow_state_watchers.core.transactions import Openness
 from airflow_state_watchers.core.uploads import Upload
 
 Skip = Callable[[str, bytes], bool]
@@ -63,6 +65,71 @@ class Source(Protocol):
         """Return the readable fields that make this source this source; never a secret."""
 
     async def open(self) -> Scan:
+        """Begin one poll. Raises :class:`~airflow_state_watchers.exceptions.SourceError`."""
+
+    async def aclose(self) -> None:
+        """Release connections. Called once, when the watcher stops."""
+
+
+class Part(Protocol):
+    """What the beginning of a span holds: ``count`` rows before ``high``."""
+
+    high: Cut
+    count: int
+    is_ahead: bool
+    """Whether the span's end stands after its beginning; if not, ``count`` is 0."""
+
+
+class Beyond(Protocol):
+    """What stands after a cut: whether there are ``recent`` rows up to the source's now, and how many ``future`` ones."""
+
+    recent: bool
+    future: int
+
+
+class RowScan(Protocol):
+    """One poll's look at a table. Each method reads in a transaction of its own, later than the one that gave ``opened``."""
+
+    opened: Openness
+    """The source's clock, and what was open at that time."""
+
+    note: str | None
+    """What this look cannot see, and what to do about it, for people; ``None`` if there is nothing to say."""
+
+    column: str
+    """The watermark column's type, in the database's words."""
+
+    has_clock: bool
+    """Whether the column's values are times, so that an old value is known by itself."""
+
+    def at(self, moment: datetime) -> Cut:
+        """Return a cut before which no row is committed any more once all transactions of up to ``moment`` have ended."""
+
+    async def greatest(self) -> tuple[Cut | None, datetime]:
+        """Return the cut after the greatest value (``None``: there are no rows), and a time not before it was read."""
+
+    async def begin(self, span: Span, *, most: int | None) -> Part:
+        """Count the rows of a span, ended earlier if they are more than ``most``, though never within a tie."""
+
+    async def beyond(self, cut: Cut) -> Beyond: ...
+
+    async def sums(self, cuts: Sequence[Cut | None]) -> Sequence[tuple[int, int]]:
+        """Return row count and checksum between each two of these cuts that follow each other, in one read.
+
+        The checksum is over watermark column and keys; that of two spans beside each other is the sum of theirs, modulo 2**64.
+        """
+
+    async def rows(self, span: Span) -> Sequence[dict[str, Any]]:
+        """Return a span's rows in order, JSON-plain, with the columns that the watcher was asked for."""
+
+
+class RowSource(Protocol):
+    """A table that is watched by one of its columns."""
+
+    def fields(self) -> dict[str, Any]:
+        """Return the readable fields that make this source this source; never a secret."""
+
+    async def open(self) -> RowScan:
         """Begin one poll. Raises :class:`~airflow_state_watchers.exceptions.SourceError`."""
 
     async def aclose(self) -> None:
