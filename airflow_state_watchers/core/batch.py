@@ -33,6 +33,10 @@ class Batch:
     def batch_id(self) -> str:
         return self.intent.batch_id
 
+    @property
+    def count(self) -> int:
+        return len(self.items)
+
 
 def step(checkpoint: Checkpoint, selected: Selected, *, max_items: int, max_bytes: int | None = None) -> list[Batch]:
     """Cut the new items into ordered batches of at most ``max_items`` and ``max_bytes``; one item alone may be larger.

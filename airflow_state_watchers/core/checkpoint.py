@@ -84,6 +84,14 @@ class Checkpoint:
     def _progress(self) -> tuple[Any, ...]:
         return (self.generation, self.watermark is not None, self.watermark)
 
+    def of_source(self, source: Mapping[str, Any]) -> Checkpoint:
+        """Return the checkpoint to go on with at another source, whose keys stand in another order."""
+        return replace(self, source=source, cursor=None)
+
+    def restart(self) -> Start:
+        """Return where the generation begins that a person asked for by moving the watermark."""
+        return Start(self.watermark)
+
     def intend(self, intent: Intent, *, closes: Sequence[str] = ()) -> Checkpoint:
         """Return the checkpoint to store before a delivery: its intent is in, those it finishes replacing are out."""
         others = (known for known in self.intents if known.batch_id not in (intent.batch_id, *closes))

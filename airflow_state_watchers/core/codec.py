@@ -11,25 +11,23 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Intent
 from airflow_state_watchers.core.ledger import Segment
 from airflow_state_watchers.core.position import IDENTITY_BYTES, Position
+from airflow_state_watchers.core.row_codec import dump_rows, load_cut, load_rows
+from airflow_state_watchers.core.rows import RowCheckpoint
+from airflow_state_watchers.core.stored import Unreadable, field_of, load_time, names_of
 
 VERSION = 2
 """Of a root. Version 1 knew neither uploads nor a cursor."""
 READABLE = (1, VERSION)
 SEGMENT_VERSION = 1
 
-T = TypeVar("T")
+AnyCheckpoint: TypeAlias = "Checkpoint | RowCheckpoint"
 _GONE = object()
-
-
-class Unreadable(ValueError):
-    """A stored value cannot be read. The text says which part and why."""
 
 
 class Writer(Enum):
@@ -43,7 +41,7 @@ class Writer(Enum):
 class Root:
     """A stored root as read: the checkpoint without its ledger, the names of its segments and who wrote it."""
 
-    checkpoint: Checkpoint
+    checkpoint: AnyCheckpoint
     segments: tuple[str, ...]
     uploads: tuple[str, ...]
     writer: Writer
@@ -69,27 +67,28 @@ def load_position(stored: Any, where: str) -> Position | None:
     return Position(load_time(stored["value"], where), tiebreak)
 
 
-def load_time(text: str, where: str) -> datetime:
-    try:
-        value = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "Zz" else text)
-        if value.tzinfo is not None:
-            return value.astimezone(timezone.utc)
-    except (ValueError, OverflowError):
-        raise Unreadable(f'{where} is {text!r}; write a time such as "2026-01-31T12:00:00+00:00"') from None
-    raise Unreadable(f'{where} is {text!r} and has no time zone; add "+00:00" for UTC')
-
-
-def dump_root(checkpoint: Checkpoint) -> dict[str, Any]:
-    cursor = checkpoint.cursor
+def dump_root(checkpoint: AnyCheckpoint) -> dict[str, Any]:
+    own = dump_rows(checkpoint) if isinstance(checkpoint, RowCheckpoint) else _dump_objects(checkpoint)
     root = {
         "v": VERSION,
         "name": checkpoint.name,
         "source": dict(checkpoint.source),
-        "watermark": dump_position(checkpoint.watermark),
-        "frontier": dump_position(checkpoint.frontier),
+        **own,
         "generation": checkpoint.generation,
         "origin": checkpoint.origin,
         "batch": checkpoint.last_batch,
+        "dropped": list(checkpoint.dropped),
+        "by": checkpoint.by,
+        "n": checkpoint.n,
+    }
+    return {**root, "seal": _seal(root)}
+
+
+def _dump_objects(checkpoint: Checkpoint) -> dict[str, Any]:
+    cursor = checkpoint.cursor
+    return {
+        "watermark": dump_position(checkpoint.watermark),
+        "frontier": dump_position(checkpoint.frontier),
         "intents": [
             {"batch": intent.batch_id, "upto": dump_position(intent.upto), "replaces": list(intent.replaces)}
             for intent in checkpoint.intents
@@ -98,14 +97,10 @@ def dump_root(checkpoint: Checkpoint) -> dict[str, Any]:
         "uploads": [segment.name for segment in checkpoint.upload_segments],
         "floor": checkpoint.floor.isoformat() if checkpoint.floor else None,
         "cursor": {"key": cursor.key, "below": cursor.below.isoformat()} if cursor else None,
-        "dropped": list(checkpoint.dropped),
-        "by": checkpoint.by,
-        "n": checkpoint.n,
     }
-    return {**root, "seal": _seal(root)}
 
 
-def load_root(stored: Any, fallback: Checkpoint) -> Root:
+def load_root(stored: Any, fallback: AnyCheckpoint) -> Root:
     """Read a root. What a person left out is taken from ``fallback``. Raises :class:`Unreadable`."""
     if not isinstance(stored, Mapping):
         raise Unreadable(f"the root is a {type(stored).__name__}, not an object")
@@ -117,49 +112,55 @@ def load_root(stored: Any, fallback: Checkpoint) -> Root:
     if "watermark" not in stored:
         raise Unreadable("the root has no watermark; put it back, or delete the key to reset")
     sealed = bool(stored.get("by")) and "n" in stored and stored.get("seal") == _seal(stored)
-    watermark = load_position(stored["watermark"], "watermark")
-    known = _load_checkpoint(stored) if sealed else _known(stored, fallback)
+    known = _load_checkpoint(stored, fallback) if sealed else _known(stored, fallback)
+    moved: AnyCheckpoint
+    if isinstance(known, RowCheckpoint):
+        moved = replace(known, watermark=load_cut(stored["watermark"], "watermark"))
+    else:
+        moved = replace(known, watermark=load_position(stored["watermark"], "watermark"))
     writer = Writer.PROCESS if sealed else Writer.PERSON
-    return Root(replace(known, watermark=watermark), _names(stored, "segments"), _names(stored, "uploads"), writer)
+    return Root(moved, names_of(stored, "segments"), names_of(stored, "uploads"), writer)
 
 
-def _load_checkpoint(stored: Mapping[str, Any]) -> Checkpoint:
+def _load_checkpoint(stored: Mapping[str, Any], fallback: AnyCheckpoint) -> AnyCheckpoint:
     """Read what a process wrote, all but its watermark and its segments."""
-    intents, batch, frontier = (
-        _field(stored, "intents", list),
-        stored.get("batch", _GONE),
-        stored.get("frontier", _GONE),
-    )
-    return Checkpoint(
-        name=_field(stored, "name", str),
-        source=_field(stored, "source", dict),
-        origin=_field(stored, "origin", str),
-        frontier=load_position(None if frontier is None else _field(stored, "frontier", (str, dict)), "frontier"),
-        generation=_field(stored, "generation", int),
-        last_batch=None if batch is None else _field(stored, "batch", str),
-        intents=tuple(_load_intent(intent) for intent in intents),
-        cursor=_load_cursor(stored.get("cursor")),
-        floor=None if stored.get("floor") is None else load_time(_field(stored, "floor", str), "floor"),
-        dropped=_names(stored, "dropped"),
-        by=_field(stored, "by", str),
-        n=_field(stored, "n", int),
-    )
+    of_rows = isinstance(fallback, RowCheckpoint)
+    if of_rows is not ("rows" in stored):
+        raise Unreadable(
+            f"the root was stored by a watcher of {'objects' if of_rows else 'rows'}, and this one watches "
+            f"{'rows' if of_rows else 'objects'}; give this one another name"
+        )
+    batch = stored.get("batch", _GONE)
+    common: dict[str, Any] = {
+        "name": field_of(stored, "name", str),
+        "source": field_of(stored, "source", dict),
+        "origin": field_of(stored, "origin", str),
+        "generation": field_of(stored, "generation", int),
+        "last_batch": None if batch is None else field_of(stored, "batch", str),
+        "dropped": names_of(stored, "dropped"),
+        "by": field_of(stored, "by", str),
+        "n": field_of(stored, "n", int),
+    }
+    return RowCheckpoint(**common, **load_rows(stored)) if of_rows else Checkpoint(**common, **_load_objects(stored))
 
 
-def _field(stored: Any, key: str, kind: type[T] | tuple[type[T], ...]) -> T:
-    value = stored.get(key) if isinstance(stored, Mapping) else None
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise Unreadable(f"the root is not complete ({key} is {value!r}); delete the key to reset")
-    return value
+def _load_objects(stored: Mapping[str, Any]) -> dict[str, Any]:
+    intents, frontier = field_of(stored, "intents", list), stored.get("frontier", _GONE)
+    return {
+        "frontier": load_position(None if frontier is None else field_of(stored, "frontier", (str, dict)), "frontier"),
+        "intents": tuple(_load_intent(intent) for intent in intents),
+        "cursor": _load_cursor(stored.get("cursor")),
+        "floor": None if stored.get("floor") is None else load_time(field_of(stored, "floor", str), "floor"),
+    }
 
 
 def _load_cursor(stored: Any) -> Cursor | None:
     if stored is None:
         return None
-    return Cursor(_field(stored, "key", str), load_time(_field(stored, "below", str), "cursor.below"))
+    return Cursor(field_of(stored, "key", str), load_time(field_of(stored, "below", str), "cursor.below"))
 
 
-def _known(stored: Mapping[str, Any], fallback: Checkpoint) -> Checkpoint:
+def _known(stored: Mapping[str, Any], fallback: AnyCheckpoint) -> AnyCheckpoint:
     """What still can be trusted of a root that a person has touched: all but the watermark and what hangs on it."""
     generation, n = stored.get("generation"), stored.get("n")
     source, name = stored.get("source"), stored.get("name")
@@ -169,17 +170,12 @@ def _known(stored: Mapping[str, Any], fallback: Checkpoint) -> Checkpoint:
         source=source if isinstance(source, Mapping) else fallback.source,
         generation=max(fallback.generation, generation if type(generation) is int else 1),
         n=max(fallback.n, n if type(n) is int else 0),
-        dropped=(*fallback.dropped, *_names(stored, "dropped")),
+        dropped=(*fallback.dropped, *names_of(stored, "dropped")),
     )
 
 
-def _names(stored: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    names = stored.get(key, [])
-    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
-
-
 def _load_intent(stored: Any) -> Intent:
-    batch, replaces = _field(stored, "batch", str), _field(stored, "replaces", list)
+    batch, replaces = field_of(stored, "batch", str), field_of(stored, "replaces", list)
     upto = load_position(stored.get("upto"), "intents.upto")
     if upto is None or not all(isinstance(replaced, str) for replaced in replaces):
         raise Unreadable("an intent is not complete; delete the key to reset")

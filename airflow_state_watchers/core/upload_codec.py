@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_state_watchers.core.codec import SEGMENT_VERSION, Unreadable, load_time
+from airflow_state_watchers.core.codec import SEGMENT_VERSION
 from airflow_state_watchers.core.position import IDENTITY_BYTES
+from airflow_state_watchers.core.stored import Unreadable, load_time
 from airflow_state_watchers.core.uploads import Upload, UploadSegment
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
-from airflow_state_watchers.core.checkpoint import Checkpoint
-from airflow_state_watchers.core.codec import Root, Writer
+from airflow_state_watchers.core.codec import AnyCheckpoint, Root, Writer
 
 
 class Verdict(Enum):
@@ -18,7 +18,7 @@ class Verdict(Enum):
     LOST = "the state is gone with its marker, and this process remembers it: write it back"
 
 
-def judge(root: Root | None, *, marked: bool, mine: Checkpoint | None, by: str) -> Verdict:
+def judge(root: Root | None, *, marked: bool, mine: AnyCheckpoint | None, by: str) -> Verdict:
     """Decide, from the stored root (``None``: no such key), whether its marker is there, this process's memory and its
     own sign ``by``.
 
@@ -39,4 +39,9 @@ def judge(root: Root | None, *, marked: bool, mine: Checkpoint | None, by: str) 
     if stored.by == by:
         # An older write of this very process has come back: somebody restored a copy.
         return Verdict.MOVED if stored.n < mine.n else Verdict.UNCHANGED
-    return Verdict.STALE if stored.is_behind(mine) else Verdict.ADOPT
+    return Verdict.STALE if _is_behind(stored, mine) else Verdict.ADOPT
+
+
+def _is_behind(stored: Any, mine: Any) -> bool:
+    # One watcher's checkpoints are of one kind: the codec has refused any other root.
+    return bool(stored.is_behind(mine))

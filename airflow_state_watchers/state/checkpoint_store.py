@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from airflow_state_watchers.core.checkpoint import Checkpoint
-from airflow_state_watchers.core.codec import Root, Unreadable, dump_root, dump_segment, load_root, load_segment
+from airflow_state_watchers.core.codec import AnyCheckpoint, Root, dump_root, dump_segment, load_root, load_segment
 from airflow_state_watchers.core.ledger import Ledger, Segment
+from airflow_state_watchers.core.rows import RowCheckpoint
+from airflow_state_watchers.core.stored import Unreadable
 from airflow_state_watchers.core.upload_codec import dump_uploads, load_uploads
 from airflow_state_watchers.core.uploads import UploadSegment
 from airflow_state_watchers.core.verdict import Verdict, judge
@@ -40,7 +41,7 @@ class Found:
     """What a look at the store showed. ``checkpoint`` is set for ADOPT (whole) and MOVED (its watermark and its uploads)."""
 
     verdict: Verdict
-    checkpoint: Checkpoint | None = None
+    checkpoint: AnyCheckpoint | None = None
     generation: int = 0
 
 
@@ -72,7 +73,7 @@ def uploads_name(by: str, n: int) -> str:
     return f"{by}-u{n}"
 
 
-def _orphans(checkpoint: Checkpoint) -> list[str]:
+def _orphans(checkpoint: AnyCheckpoint) -> list[str]:
     """Name what a process that died between a commit's segment and its root may have left behind.
 
     Only of the ledger: if that process was but frozen, and stores its root after all, what is gone then may be delivered
@@ -99,7 +100,7 @@ class CheckpointStore:
         self._marked: int | None = None
         """The generation that the stored marker names, once it is known."""
 
-    async def look(self, mine: Checkpoint | None, blank: Checkpoint) -> Found:
+    async def look(self, mine: AnyCheckpoint | None, blank: AnyCheckpoint) -> Found:
         """Read the root and say what it means. One operation, more where the root is gone or nobody has looked before."""
         stored = await self._get(self._root)
         if stored is None or self._marked is None:
@@ -120,8 +121,11 @@ class CheckpointStore:
             return Found(verdict)
         return await self._found(verdict, root, known, mine)
 
-    async def _found(self, verdict: Verdict, root: Root, known: int, mine: Checkpoint | None) -> Found:
+    async def _found(self, verdict: Verdict, root: Root, known: int, mine: AnyCheckpoint | None) -> Found:
         """Read what a root names, as far as it is to be gone on with."""
+        if isinstance(root.checkpoint, RowCheckpoint):
+            generation = root.checkpoint.generation
+            return Found(verdict, root.checkpoint, max(generation, known) if verdict is Verdict.MOVED else generation)
         parts = [part for name in root.uploads if (part := await self._load(name, load_uploads)) is not None]
         uploads = {upload.id: upload for part in parts for upload in part.uploads}
         if len(parts) < len(root.uploads) and mine is not None:
@@ -137,7 +141,7 @@ class CheckpointStore:
         dropped = checkpoint.dropped if mine is not None else (*checkpoint.dropped, *_orphans(checkpoint))
         return Found(verdict, replace(checkpoint, ledger=ledger, dropped=dropped), checkpoint.generation)
 
-    async def save(self, checkpoint: Checkpoint) -> Checkpoint:
+    async def save(self, checkpoint: AnyCheckpoint) -> AnyCheckpoint:
         """Store a checkpoint and return it as stored: written by this process, one write later."""
         # A root that was said to have failed may stand there all the same: its number is not used for another one.
         self._n = n = max(checkpoint.n, self._n) + 1
@@ -197,7 +201,7 @@ class CheckpointStore:
             self._stored.pop(name, None)
         return ()
 
-    def _read(self, stored: Any, fallback: Checkpoint) -> Root:
+    def _read(self, stored: Any, fallback: AnyCheckpoint) -> Root:
         try:
             return load_root(stored, fallback)
         except Unreadable as error:

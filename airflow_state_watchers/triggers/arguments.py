@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger
 
-from airflow_state_watchers.core.codec import Unreadable, load_time
+from airflow_state_watchers.core.stored import Unreadable, load_time
 from airflow_state_watchers.exceptions import WatcherArgumentError
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from airflow_state_watchers.core.checkpoint import Checkpoint, Start
 from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.state.checkpoint_store import Found
 from airflow_state_watchers.triggers.settings import Settings
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 class Beginning:
     """A generation that has not been stored yet. Once looked for, its place does not move, however long storing takes."""
 
-    base: Checkpoint
-    start: Start | None
+    base: Any
+    start: Any
     verdict: Verdict
-    first: Checkpoint | None = None
+    first: Any = None
     skipped: int = 0
     advice: str | None = None
-    newest: datetime | None = None
+    newest: datetime | str | None = None
     refused: bool = False
 
     def is_still(self, found: Found) -> bool:
@@ -45,7 +45,8 @@ class Beginning:
         """Log where the generation began, and what that skips or repeats."""
         start = self.start
         assert start is not None
-        place = start.watermark.value.isoformat() if start.watermark else "the beginning"
+        value = start.watermark.value if start.watermark else "the beginning"
+        place = value.isoformat() if isinstance(value, datetime) else value
         if start.everything:
             what = f'{self.skipped:,} existing items skipped, newest {self.newest}; start="earliest" delivers them'
         else:

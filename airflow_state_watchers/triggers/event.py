@@ -7,7 +7,6 @@ from typing import Any
 
 from airflow.triggers.base import TriggerEvent
 
-from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.envelope import summary_of
 
 
@@ -27,7 +26,7 @@ class WatcherTriggerEvent(TriggerEvent):
 class Delivery:
     """One event on its way. The filter sets ``accepted`` on the line after its ``yield``."""
 
-    batch: Batch
+    batch: Any
     event: WatcherTriggerEvent
     epoch: int
     accepted: bool = False

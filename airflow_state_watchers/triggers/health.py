@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_state_watchers.core.checkpoint import Checkpoint
+from airflow_state_watchers.core.codec import AnyCheckpoint
 from airflow_state_watchers.core.envelope import NotJson
-from airflow_state_watchers.core.position import Position
 from airflow_state_watchers.exceptions import (
     CheckpointError,
     SourceDenied,
@@ -59,10 +58,10 @@ class Health:
         self.last_success, self.consecutive_failures, self.last_error = now, 0, None
         self._gauge("consecutive_failures", 0)
 
-    def scanned(self, now: datetime, *, source_now: datetime, frontier: Position | None) -> None:
-        """A look at the source was complete up to ``frontier``; the lag is how far that is behind the source's clock."""
-        if frontier is not None:
-            self.lag_seconds = max(0.0, (source_now - frontier.value).total_seconds())
+    def scanned(self, now: datetime, *, lag: timedelta | None) -> None:
+        """A look at the source was complete; ``lag`` is how far what it has read is behind the source's clock."""
+        if lag is not None:
+            self.lag_seconds = max(0.0, lag.total_seconds())
             self._measured = now
             self._gauge("lag_seconds", self.lag_seconds)
 
@@ -104,7 +103,7 @@ class Health:
         self._written = now
         return True
 
-    def record(self, checkpoint: Checkpoint | None, now: datetime) -> dict[str, Any]:
+    def record(self, checkpoint: AnyCheckpoint | None, now: datetime) -> dict[str, Any]:
         """Return what is stored; readable by a person."""
         state = "failing" if self.consecutive_failures else "ok"
         return {
@@ -145,5 +144,5 @@ def _stats() -> Any:
     return stats
 
 
-def _text(value: datetime | None) -> str | None:
-    return value.isoformat() if value is not None else None
+def _text(value: datetime | str | None) -> str | None:
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -13,19 +13,16 @@ import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
-from airflow_state_watchers.core.batch import Batch
-from airflow_state_watchers.core.checkpoint import later
-from airflow_state_watchers.core.envelope import event_of
 from airflow_state_watchers.ports import Clock
 from airflow_state_watchers.triggers.event import Delivery, WatcherTriggerEvent
 from airflow_state_watchers.triggers.health import Health
-from airflow_state_watchers.triggers.large import LargeBatches
 from airflow_state_watchers.triggers.progress import Interrupted, Progress
-from airflow_state_watchers.triggers.selecting import select
+from airflow_state_watchers.triggers.reading import Reading
 from airflow_state_watchers.triggers.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -33,6 +30,8 @@ log = logging.getLogger(__name__)
 FRONTIER_INTERVAL = timedelta(hours=1)
 GUARD_STEPS = 25
 GUARD_STEP = 0.1
+SOON = 2.0
+"""Seconds after which a watcher that could not begin yet looks again."""
 
 
 class WatermarkProducer(SharedStreamProducer):
@@ -42,14 +41,15 @@ class WatermarkProducer(SharedStreamProducer):
     without a trace in the UI, so every error is met here by backing off.
     """
 
-    def __init__(self, settings: Settings, progress: Progress, health: Health, clock: Clock) -> None:
+    def __init__(self, settings: Settings, reading: Reading, progress: Progress, health: Health, clock: Clock) -> None:
         self.closing = False
-        self._settings, self._progress, self._health, self._clock = settings, progress, health, clock
-        self._large = LargeBatches(settings)
+        self._settings, self._reading, self._progress = settings, reading, progress
+        self._health, self._clock = health, clock
         self._in_flight: list[Delivery] = []
         self._epoch = 0
         self._changed = asyncio.Event()
         self._again = False
+        self._soon: float | None = None
         self._run_id = uuid4().hex
         self._sequence = 0
 
@@ -71,12 +71,11 @@ class WatermarkProducer(SharedStreamProducer):
 
     async def aclose(self) -> None:
         self.close()
-        await self._settings.source.aclose()
-        await self._large.aclose()
+        await self._reading.aclose()
 
     async def _cycle(self) -> AsyncGenerator[Delivery, None]:
         """One poll and the wait after it."""
-        self._again, delay = False, None
+        self._again, self._soon, delay = False, None, None
         began = self._clock.now()
         self._health.polling(began)
         try:
@@ -91,7 +90,7 @@ class WatermarkProducer(SharedStreamProducer):
         else:
             self._health.succeeded(self._clock.now())
             if not self._again:
-                await self._large.clean(self._clock.now())
+                await self._reading.clean(self._clock.now())
         if not self._again or self._health.lag_seconds is not None:
             await self._tell()
         if self._again:
@@ -102,29 +101,29 @@ class WatermarkProducer(SharedStreamProducer):
     def _rest(self, began: datetime) -> float:
         """Seconds until the next poll, counted from the beginning of this one and jittered."""
         interval = self._settings.poll_interval * random.uniform(0.95, 1.0)  # noqa: S311
+        if self._soon is not None:
+            interval = min(interval, self._soon)
         # A clock that was set back meanwhile must not make it longer.
         return min(interval, max(1.0, interval - (self._clock.now() - began).total_seconds()))
 
     async def _poll(self) -> AsyncGenerator[Delivery, None]:
         await self._all_committed()  # an earlier poll may have failed with deliveries on their way
         checkpoint = await self._progress.current(self._clock.now())
-        scan = await self._settings.source.open()
-        self._health.noted(scan.note)
+        look = await self._reading.open()
+        self._health.noted(look.note)
         if checkpoint is None:
-            await self._progress.begin(scan, self._clock.now())
+            has_begun = await self._progress.begin(look, self._clock.now())
             # What was asked for is delivered at once; a watcher that starts at the latest has nothing to deliver yet.
-            self._again = not self._progress.began_at_latest
+            self._again = has_begun and not self._progress.began_at_latest
+            self._soon = None if has_begun else SOON
             return
-        checkpoint = self._progress.looked(scan)
-        selected, cursor = await select(scan, checkpoint, self._settings)
-        checkpoint = self._progress.seen(checkpoint, selected, cursor)
-        frontier = later(checkpoint.frontier, selected.upto)
-        self._health.scanned(self._clock.now(), source_now=scan.now, frontier=frontier)
-        batches = await self._large.step(checkpoint, selected)
-        if not batches:
-            await self._progress.scanned(selected.upto, self._clock.now(), every=FRONTIER_INTERVAL)
+        read = await self._progress.read(look)
+        self._soon = read.soon
+        self._health.scanned(self._clock.now(), lag=read.lag)
+        if not read.batches:
+            await self._progress.scanned(read.upto, self._clock.now(), every=FRONTIER_INTERVAL)
         epoch = self._epoch
-        for batch in batches:
+        for batch in read.batches:
             while len(self._in_flight) >= self._settings.max_in_flight:
                 await self._change()
             if self._epoch != epoch:
@@ -136,20 +135,13 @@ class WatermarkProducer(SharedStreamProducer):
             yield delivery
         await self._all_committed()
         if self._epoch == epoch:
-            self._again = bool(checkpoint.intents) or not selected.complete
+            self._again = not read.complete
 
-    async def _intend(self, batch: Batch, epoch: int) -> Delivery:
+    async def _intend(self, batch: Any, epoch: int) -> Delivery:
         """Store that this batch is about to be delivered; an asset that takes no write gets no event."""
         checkpoint = await self._progress.intend(batch, self._clock.now())
-        manifest = await self._large.written(batch)
-        payload = event_of(
-            batch,
-            checkpoint,
-            manifest=manifest,
-            kind=self._settings.kind,
-            trigger_run_id=self._run_id,
-            sequence_index=self._sequence,
-            source=self._settings.event_fields,
+        payload = await self._reading.payload(
+            batch, checkpoint, trigger_run_id=self._run_id, sequence_index=self._sequence
         )
         self._sequence += 1
         return Delivery(batch, WatcherTriggerEvent(payload), epoch)
@@ -219,7 +211,7 @@ class WatermarkProducer(SharedStreamProducer):
                 continue
             self._in_flight = [delivery for delivery in self._in_flight if delivery not in deliveries]
             for delivery in deliveries:
-                self._health.committed(len(delivery.batch.items))
+                self._health.committed(delivery.batch.count)
             self._changed.set()
             return
 

@@ -9,22 +9,18 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
-from airflow_state_watchers.core.batch import Batch
-from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Start, cursor_of
-from airflow_state_watchers.core.position import Position
-from airflow_state_watchers.core.stood import Stood
-from airflow_state_watchers.core.uploads import Remembered
+from airflow_state_watchers.core.codec import AnyCheckpoint
 from airflow_state_watchers.core.verdict import Verdict
-from airflow_state_watchers.core.window import END, Selected, Window, seen
 from airflow_state_watchers.exceptions import CheckpointError
-from airflow_state_watchers.ports import Clock, Scan
+from airflow_state_watchers.ports import Clock
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, Found, StoreRefused, ledger_name
 from airflow_state_watchers.triggers.beginning import Beginning, changed
+from airflow_state_watchers.triggers.reading import Look, Read, Reading
 from airflow_state_watchers.triggers.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -52,14 +48,21 @@ class Progress:
     """
 
     def __init__(
-        self, settings: Settings, store: CheckpointStore, *, asset: str, owners: dict[tuple[str, str], object]
+        self,
+        settings: Settings,
+        store: CheckpointStore,
+        reading: Reading,
+        *,
+        asset: str,
+        owners: dict[tuple[str, str], object],
     ) -> None:
         self.store = store
-        self.checkpoint: Checkpoint | None = None
+        self.checkpoint: AnyCheckpoint | None = None
         self.began_at_latest = False
-        self._settings, self._owners, self._key = settings, owners, (asset, settings.name)
-        self._source = settings.source.fields()
-        self._blank = Checkpoint(name=settings.name, source=self._source, origin=uuid4().hex[:8])
+        self._settings, self._reading = settings, reading
+        self._owners, self._key = owners, (asset, settings.name)
+        self._blank: AnyCheckpoint = reading.blank(uuid4().hex[:8])
+        self._source = self._blank.source
         self._lock = asyncio.Lock()
         self._beginning: Beginning | None = None
         self._looked_at: datetime | None = None
@@ -83,7 +86,7 @@ class Progress:
         if self._owners.get(self._key) is self:
             del self._owners[self._key]
 
-    async def current(self, now: datetime) -> Checkpoint | None:
+    async def current(self, now: datetime) -> AnyCheckpoint | None:
         """Return the checkpoint, read at the first call and looked at again every ``state_refresh`` seconds."""
         if self._beginning is not None:
             return None
@@ -97,14 +100,19 @@ class Progress:
             self._stored_at = self._stored_at or now
         return self.checkpoint
 
-    async def begin(self, scan: Scan, now: datetime) -> None:
-        """Begin a generation: resolve its place, count what stands there as seen, and store both as one."""
+    async def begin(self, look: Look, now: datetime) -> bool:
+        """Begin a generation: resolve its place, count what stands there as seen, and store both as one.
+
+        Returns whether it has begun: what is on its way at the source may have to be waited for.
+        """
         beginning = self._beginning
         assert beginning is not None
         async with self._lock:
             await self._look_again(beginning)
         if beginning.first is None:
-            await self._see(beginning, scan)
+            label = f"{self.store.by}-g{beginning.base.generation}"
+            if not await look.begin(beginning, label=label):
+                return False
         async with self._lock:
             await self._look_again(beginning)
             try:
@@ -115,6 +123,7 @@ class Progress:
         self._beginning = None
         self.began_at_latest = beginning.start is not None and beginning.start.everything
         beginning.tell(self._settings)
+        return True
 
     async def _look_again(self, beginning: Beginning) -> None:
         """Raise :class:`Interrupted` if the store no longer says what makes this generation begin."""
@@ -124,43 +133,13 @@ class Progress:
             self._meet(found)
             raise Interrupted(f"the stored state changed while a new generation began ({found.verdict.value})")
 
-    def looked(self, scan: Scan) -> Checkpoint:
-        """Return the checkpoint to poll with, now that a look has begun; says so if its frontier cannot be true."""
-        before = self.checkpoint
-        assert before is not None
-        settings = self._settings
-        checkpoint = before.credible(scan.now - settings.settle, lookback=settings.lookback)
-        if checkpoint is not before:
-            was = before.frontier.value.isoformat() if before.frontier else None
-            log.error("%s: the source's clock says %s, but it was read up to %s before: one of the two is wrong, or settle "
-                      "was raised by more than lookback. Reading again from the watermark",
-                      settings.name, scan.now.isoformat(), was)  # fmt: skip
-        self.checkpoint = checkpoint
-        return checkpoint.looked(scan.uploads, scan.now, ttl=settings.upload_ttl)
+    async def read(self, look: Look) -> Read:
+        """Go on with what a look shows to be new."""
+        read = await look.read(self.checkpoint)
+        self.checkpoint = read.checkpoint
+        return read
 
-    def seen(self, checkpoint: Checkpoint, selected: Selected, cursor: Cursor | None) -> Checkpoint:
-        """Go on from ``checkpoint``, now that its scan is complete; return it with what that has shown."""
-        self.checkpoint = seen(checkpoint, selected, cursor)
-        return self.checkpoint
-
-    async def _see(self, beginning: Beginning, scan: Scan) -> None:
-        settings = self._settings
-        start = beginning.start or Start.at(settings.start, settings.initial_value, scan.now, settings.settle)
-        base = beginning.base.looked(scan.uploads, scan.now, ttl=settings.upload_ttl)
-        stood = Stood(start, Remembered.of(base.uploads), label=f"{self.store.by}-g{base.generation}")
-        low = start.low(settings.lookback)
-        if start.watermark is not None:
-            high = END if start.everything else Window(None, start.watermark).high
-            async with aclosing(scan.pages(low, high, whole=True)) as pages:
-                async for page in pages:
-                    stood.add(page)
-        ledger = stood.result()
-        beginning.start = start
-        beginning.advice, beginning.newest = scan.advice, stood.newest
-        beginning.skipped = scan.listed if start.everything else len(ledger)
-        beginning.first = replace(start.begin(base, ledger, floor=low), cursor=cursor_of(scan.cursor, low))
-
-    async def scanned(self, upto: Position, now: datetime, *, every: timedelta) -> None:
+    async def scanned(self, upto: Any, now: datetime, *, every: timedelta) -> None:
         """Note that a poll found nothing new up to ``upto``; stored once in ``every``, or to clear old intents."""
         assert self.checkpoint is not None
         had_intents = bool(self.checkpoint.intents)
@@ -168,15 +147,15 @@ class Progress:
         if had_intents or _is_over(self._stored_at, now, every):
             async with self._lock:
                 checkpoint = await self._still_mine()
-                await self._save(checkpoint.pruned(self._settings.lookback), now)
+                await self._save(checkpoint.pruned(self._reading.lookback), now)
 
-    async def intend(self, batch: Batch, now: datetime) -> Checkpoint:
+    async def intend(self, batch: Any, now: datetime) -> AnyCheckpoint:
         """Store the intent of a delivery. Raises :class:`StoreRefused` where the asset is not active."""
         async with self._lock:
             checkpoint = await self._still_mine()
             return await self._save(checkpoint.intend(batch.intent, closes=batch.closes), now)
 
-    async def commit(self, batches: Sequence[Batch], now: datetime, *, valid: Callable[[], bool]) -> None:
+    async def commit(self, batches: Sequence[Any], now: datetime, *, valid: Callable[[], bool]) -> None:
         """Store the checkpoint after these confirmed deliveries, in one write of the root.
 
         ``valid`` says whether they still stand: what they were planned on may change while this waits for its turn.
@@ -188,17 +167,17 @@ class Progress:
             for batch in batches:
                 segment = ledger_name(self.store.by, checkpoint.n + 1, batch.batch_id)
                 checkpoint = checkpoint.commit(
-                    batch.intent, batch.items, lookback=self._settings.lookback, segment=segment
+                    batch.intent, batch.items, lookback=self._reading.lookback, segment=segment
                 )
             await self._save(checkpoint, now)
 
-    async def _save(self, checkpoint: Checkpoint | None, now: datetime) -> Checkpoint:
+    async def _save(self, checkpoint: AnyCheckpoint | None, now: datetime) -> AnyCheckpoint:
         assert checkpoint is not None
         self.checkpoint = await self.store.save(checkpoint)
         self._stored_at = now
         return self.checkpoint
 
-    async def _still_mine(self) -> Checkpoint:
+    async def _still_mine(self) -> AnyCheckpoint:
         """Look before a write. Raises :class:`Interrupted` if what this process goes by no longer holds."""
         verdict = await self._look()
         if self.checkpoint is None or verdict not in _MINE:
@@ -216,7 +195,8 @@ class Progress:
 
     def _meet(self, found: Found) -> None:
         """Take over what was found stored, or prepare the generation that it begins."""
-        mine, self.checkpoint = self.checkpoint, None
+        mine: Any = self.checkpoint
+        self.checkpoint = None
         self._generation = max(self._generation, found.generation, mine.generation if mine else 0)
         generation = self._generation + 1
         if found.checkpoint is None:
@@ -228,9 +208,9 @@ class Progress:
         if stored.source != self._source:
             if policy == "stop":
                 raise CheckpointError(changed(self._settings.name, stored.source, self._source))
-            stored = replace(stored, source=self._source, cursor=None)  # keys of another source stand in another order
+            stored = stored.of_source(self._source)
         if found.verdict is Verdict.MOVED or (found.checkpoint.source != self._source and policy == "start"):
-            start = Start(stored.watermark) if found.verdict is Verdict.MOVED else None
+            start = stored.restart() if found.verdict is Verdict.MOVED else None
             self._begin_at(Beginning(replace(stored, generation=generation), start, found.verdict))
         else:
             self.checkpoint = stored

@@ -127,7 +127,7 @@ class S3PrefixWatermarkTrigger(WatermarkTrigger):
             layout=self._layout,
             key_filter=self._filter,
             overwrites=self.overwrites,
-            lookback=None if self.upload_ttl == 0 else timedelta(seconds=self.lookback),
+            lookback=None if self.upload_ttl == 0 else timedelta(seconds=self.lookback or 0),
             concurrency=max(1, int(configured("list_concurrency", 4))),
             aws_conn_id=self.aws_conn_id,
             region_name=self.region_name,

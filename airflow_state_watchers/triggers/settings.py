@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal
 
-from airflow_state_watchers.ports import ManifestStore, Source
+from airflow_state_watchers.ports import ManifestStore
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +23,19 @@ SELECTION_LIMIT = 50_000
 class Settings:
     """One watcher's settings. ``poll_interval`` and ``state_refresh`` are seconds.
 
-    ``max_items`` and ``max_bytes`` are the limits of what an event holds; with ``manifests`` a batch may be larger.
+    ``source`` is what its kind of :class:`~airflow_state_watchers.triggers.reading.Reading` reads. ``max_items`` and
+    ``max_bytes`` are the limits of what an event holds; with ``manifests`` a batch may be larger.
     """
 
     name: str
     kind: str
-    source: Source
+    source: Any
     settle: timedelta
     lookback: timedelta
     poll_interval: float
     max_items: int
     start: str = "latest"
-    initial_value: datetime | None = None
+    initial_value: Any = None
     on_source_change: Literal["stop", "keep", "start"] = "stop"
     event_fields: Mapping[str, Any] = field(default_factory=dict)
     upload_ttl: timedelta | None = None

@@ -5,24 +5,26 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Hashable, Mapping
 from contextvars import ContextVar
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal
 from uuid import uuid4
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import SharedStreamProducer
 
-from airflow_state_watchers.core.codec import load_time
+from airflow_state_watchers.core.stored import load_time
 from airflow_state_watchers.exceptions import StateWatcherError, WatcherArgumentError
-from airflow_state_watchers.ports import Clock, ManifestStore, Source
+from airflow_state_watchers.ports import Clock, ManifestStore
 from airflow_state_watchers.state.accessors import watched_assets
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore
 from airflow_state_watchers.triggers.arguments import choice, moment, passed_on, seconds, serialized
 from airflow_state_watchers.triggers.clock import SystemClock
 from airflow_state_watchers.triggers.health import Health
 from airflow_state_watchers.triggers.idle import IdleProducer
+from airflow_state_watchers.triggers.objects import ObjectReading
 from airflow_state_watchers.triggers.producer import WatermarkProducer
 from airflow_state_watchers.triggers.progress import Progress
+from airflow_state_watchers.triggers.reading import Reading
 from airflow_state_watchers.triggers.settings import Settings, configured
 
 _current: ContextVar[WatermarkTrigger | None] = ContextVar("state_watchers_trigger", default=None)
@@ -47,7 +49,7 @@ class WatermarkTrigger(BaseEventTrigger):
     clock: Clock = SystemClock()
     upload_ttl: float | None = None
     """Seconds for which a source's multipart uploads are remembered."""
-    source: Source | None = None
+    source: Any = None
     """Set in tests to a double; otherwise :meth:`build_source` makes one."""
     manifests: ManifestStore | None = None
     """Set in tests to a double; otherwise :meth:`build_manifests` makes one."""
@@ -58,11 +60,11 @@ class WatermarkTrigger(BaseEventTrigger):
         *,
         watcher_name: str,
         start: Literal["latest", "earliest"],
-        initial_value: datetime | str | None,
+        initial_value: Any,
         poll_interval: float | timedelta,
         on_source_change: Literal["stop", "keep", "start"],
-        settle: float | timedelta,
-        lookback: float | timedelta,
+        settle: float | timedelta | None,
+        lookback: float | timedelta | None,
         max_items: int,
         **kwargs: Any,
     ) -> None:
@@ -70,11 +72,11 @@ class WatermarkTrigger(BaseEventTrigger):
         self._passed_on = dict(kwargs)
         self.watcher_name = watcher_name
         self.start = choice("start", start, ("latest", "earliest"))
-        self.initial_value = moment("initial_value", initial_value)
+        self.initial_value = self.check_initial_value(initial_value)
         self.poll_interval = seconds("poll_interval", poll_interval, positive=True)
         self.on_source_change = choice("on_source_change", on_source_change, ("stop", "keep", "start"))
-        self.settle = seconds("settle", settle)
-        self.lookback = seconds("lookback", lookback)
+        self.settle = None if settle is None else seconds("settle", settle)
+        self.lookback = None if lookback is None else seconds("lookback", lookback)
         self._max_items = max_items
         self.producer: SharedStreamProducer | None = None
         if self.initial_value is not None and start == "earliest":
@@ -83,8 +85,20 @@ class WatermarkTrigger(BaseEventTrigger):
             )
 
     @abstractmethod
-    def build_source(self, timeout: float) -> Source:
+    def build_source(self, timeout: float) -> Any:
         """Return the source that the arguments name. ``timeout`` bounds each of its calls, in seconds."""
+
+    def build_reading(self, settings: Settings) -> Reading:
+        """Return how the delivery path reads the source. ``settings.source`` is it."""
+        return ObjectReading(settings)
+
+    def check_initial_value(self, value: Any) -> Any:
+        """Return ``initial_value`` as it is stored of this trigger. Raises :class:`WatcherArgumentError`."""
+        return moment("initial_value", value)
+
+    def load_initial_value(self, value: Any) -> Any:
+        """Return where a stored ``initial_value`` begins."""
+        return load_time(value, "initial_value")
 
     def build_manifests(self, timeout: float, keep: timedelta) -> ManifestStore | None:
         """Return where batches are written that are too large for an event, for as long as ``keep``; ``None``: nowhere."""
@@ -123,23 +137,25 @@ class WatermarkTrigger(BaseEventTrigger):
         ((asset, state),) = assets.items()
         settings = self._settings()
         store = CheckpointStore(state, self.watcher_name, by=uuid4().hex[:8])
-        progress = Progress(settings, store, asset=asset, owners=self.owners)
-        return WatermarkProducer(settings, progress, Health(self.watcher_name, asset, max_backoff), self.clock)
+        reading = self.build_reading(settings)
+        progress = Progress(settings, store, reading, asset=asset, owners=self.owners)
+        health = Health(self.watcher_name, asset, max_backoff)
+        return WatermarkProducer(settings, reading, progress, health, self.clock)
 
     def _settings(self) -> Settings:
-        initial, timeout = self.initial_value, configured("source_timeout", 30)
+        timeout = configured("source_timeout", 30)
         keep = timedelta(seconds=configured("manifest_retention", 30 * 86400))
         return Settings(
             name=self.watcher_name,
             kind=self.kind,
             source=self.source or self.build_source(timeout),
             manifests=self.manifests or self.build_manifests(timeout, keep),
-            settle=timedelta(seconds=self.settle),
-            lookback=timedelta(seconds=self.lookback),
+            settle=timedelta(seconds=self.settle or 0),
+            lookback=timedelta(seconds=self.lookback or 0),
             poll_interval=max(self.poll_interval, configured("min_poll_interval", 5)),
             max_items=self._max_items,
             start=self.start,
-            initial_value=load_time(initial, "initial_value") if initial else None,
+            initial_value=None if self.initial_value is None else self.load_initial_value(self.initial_value),
             on_source_change=self.on_source_change,
             event_fields=self.event_fields(),
             upload_ttl=None if self.upload_ttl is None else timedelta(seconds=self.upload_ttl),

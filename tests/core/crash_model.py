@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any, Literal
 
-from airflow_state_watchers.core.batch import Batch, step
+from airflow_state_watchers.core.batch import Batch
 from airflow_state_watchers.core.checkpoint import Checkpoint, later
 from airflow_state_watchers.core.codec import load_position
 from airflow_state_watchers.core.envelope import event_of
@@ -29,8 +29,9 @@ from airflow_state_watchers.core.verdict import Verdict
 from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import Skip
 from airflow_state_watchers.state.checkpoint_store import CheckpointStore, key_of
+from airflow_state_watchers.triggers.large import LargeBatches
+from airflow_state_watchers.triggers.objects import ObjectLook, ObjectReading
 from airflow_state_watchers.triggers.progress import Interrupted, Progress
-from airflow_state_watchers.triggers.selecting import select
 from airflow_state_watchers.triggers.settings import Settings
 from tests.core.crash_laws import Event, Laws, Look
 from tests.core.items import NOON, item
@@ -264,7 +265,7 @@ class Process:
     def __init__(self, world: World, by: str) -> None:
         self.world, self.by = world, by
         self.store = CheckpointStore(Line(self), NAME, by=by)
-        self.progress = Progress(world.settings, self.store, asset="orders", owners={})
+        self.progress = Progress(world.settings, self.store, ObjectReading(world.settings), asset="orders", owners={})
         self.in_flight: list[Flight] = []
         self.look: Look | None = None
         self.saw: str | None = None
@@ -416,14 +417,12 @@ class Process:
         if checkpoint is None:
             await self._begin(scan)
             return
-        checkpoint = self.progress.looked(scan)
-        selected, cursor = await select(scan, checkpoint, self.world.settings, most=self.world.limit)
-        checkpoint = self.progress.seen(checkpoint, selected, cursor)
-        batches = step(checkpoint, selected, max_items=world.settings.max_items, max_bytes=world.settings.max_bytes)
-        if not batches:
-            await self.progress.scanned(selected.upto, world.now, every=FRONTIER_INTERVAL)
+        look = ObjectLook(scan, world.settings, LargeBatches(world.settings), most=world.limit)
+        read = await self.progress.read(look)
+        if not read.batches:
+            await self.progress.scanned(read.upto, world.now, every=FRONTIER_INTERVAL)
         epoch = self._epoch
-        for batch in batches:
+        for batch in read.batches:
             while len(self.in_flight) >= world.settings.max_in_flight:
                 await stop("full")
             if self._epoch != epoch:
@@ -431,14 +430,16 @@ class Process:
             await self._deliver(batch, poll, scan)
             await stop("delivered")
         await self._all_committed()
-        self.again = self._epoch != epoch or bool(checkpoint.intents) or not selected.complete
+        self.again = self._epoch != epoch or not read.complete
 
     async def _begin(self, scan: Scan) -> None:
         scan.beginner, self.begins = self, True
         beginning = self.progress._beginning
         self.moves = beginning is not None and beginning.verdict is Verdict.MOVED
         try:
-            await self.progress.begin(scan, self.world.now)
+            await self.progress.begin(
+                ObjectLook(scan, self.world.settings, LargeBatches(self.world.settings)), self.world.now
+            )
         finally:
             self.begins = False
         self.again = True

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from airflow_state_watchers.core.checkpoint import Checkpoint, Cursor, Intent
 from airflow_state_watchers.core.codec import (
     Root,
-    Unreadable,
     Writer,
     dump_position,
     dump_root,
@@ -22,11 +21,11 @@ from airflow_state_watchers.core.codec import (
     load_position,
     load_root,
     load_segment,
-    load_time,
 )
 from airflow_state_watchers.core.identities import packed
 from airflow_state_watchers.core.ledger import FULL_SEGMENT, Ledger, Segment
 from airflow_state_watchers.core.position import Position
+from airflow_state_watchers.core.stored import Unreadable, load_time
 from airflow_state_watchers.core.upload_codec import dump_uploads, load_uploads
 from airflow_state_watchers.core.uploads import Upload, UploadSegment
 from tests.core.items import NOON, at, batch_ids, blank, checkpoints, item, plain, positions, restored, segments, texts

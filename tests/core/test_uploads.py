@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_state_watchers.core.codec import Unreadable
 from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.position import Item, Position
+from airflow_state_watchers.core.stored import Unreadable
 from airflow_state_watchers.core.upload_codec import dump_uploads, load_uploads
 from airflow_state_watchers.core.uploads import (
     SEGMENT_BYTES,
