@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow_state_watchers.tasks.events import S3Object, WatcherEvent
     from airflow_state_watchers.tasks.inbox import Inbox
     from airflow_state_watchers.triggers.s3 import S3PrefixWatermarkTrigger
+    from airflow_state_watchers.triggers.sql import SqlUpdatedAtTrigger
     from airflow_state_watchers.triggers.watermark import WatermarkTrigger
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "SourceError",
     "SourceMissing",
     "SourceUnavailable",
+    "SqlUpdatedAtTrigger",
     "StateWatcherError",
     "WatcherArgumentError",
     "WatcherEvent",
@@ -49,6 +51,7 @@ __all__ = [
 _MODULES = {
     "Inbox": "airflow_state_watchers.tasks.inbox",
     "S3Object": "airflow_state_watchers.tasks.events",
+    "SqlUpdatedAtTrigger": "airflow_state_watchers.triggers.sql",
     "S3PrefixWatermarkTrigger": "airflow_state_watchers.triggers.s3",
     "WatcherEvent": "airflow_state_watchers.tasks.events",
     "WatermarkTrigger": "airflow_state_watchers.triggers.watermark",

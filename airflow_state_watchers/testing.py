@@ -33,6 +33,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from airflow_state_watchers.doubles import FrozenClock, InMemoryManifests, InMemorySource, InMemoryStore
 from airflow_state_watchers.exceptions import StateWatcherError
 from airflow_state_watchers.ports import Clock, StateStore
+from airflow_state_watchers.row_doubles import InMemoryTable
 from airflow_state_watchers.tasks.doubles import InMemoryAirflow
 from airflow_state_watchers.tasks.recorded import Recorded, inbox
 from airflow_state_watchers.triggers.watermark import WatermarkTrigger
@@ -263,4 +264,13 @@ def _end(tasks: list[asyncio.Task[None]]) -> None:
             loop.call_soon_threadsafe(task.cancel)
 
 
-__all__ = ["FrozenClock", "InMemoryManifests", "InMemorySource", "InMemoryStore", "Recorded", "WatcherHarness", "inbox"]
+__all__ = [
+    "FrozenClock",
+    "InMemoryManifests",
+    "InMemorySource",
+    "InMemoryStore",
+    "InMemoryTable",
+    "Recorded",
+    "WatcherHarness",
+    "inbox",
+]

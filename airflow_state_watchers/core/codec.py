@@ -26,7 +26,8 @@ VERSION = 2
 READABLE = (1, VERSION)
 SEGMENT_VERSION = 1
 
-AnyCheckpoint: TypeAlias = "Checkpoint | RowCheckpoint"
+AnyCheckpoint: TypeAlias = Any
+"""A ``Checkpoint`` or a ``RowCheckpoint``. A watcher has one kind all its life, which its code knows and a type cannot say."""
 _GONE = object()
 
 

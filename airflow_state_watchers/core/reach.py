@@ -70,10 +70,13 @@ class Seen:
 
 
 def readable(looks: Sequence[Seen], moment: datetime | None) -> Seen | None:
-    """Return the newest look such that whatever was open then has ended, if everything from before ``moment`` has."""
+    """Return the newest look such that whatever was open then has ended, if everything from before ``moment`` has.
+
+    What began at the very time of a look may have been open then.
+    """
     if moment is None:
         return None
-    return next((seen for seen in reversed(looks) if seen.at <= moment), None)
+    return next((seen for seen in reversed(looks) if seen.at < moment), None)
 
 
 def with_look(looks: Sequence[Seen], new: Seen, *, keep: datetime | None) -> tuple[Seen, ...]:

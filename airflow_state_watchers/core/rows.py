@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_state_watchers.core.cut import Cut
+from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.core.ledger import Ledger
 from airflow_state_watchers.core.reach import Seen
 from airflow_state_watchers.core.slices import Slice, inside, joined, replaced
@@ -55,7 +55,11 @@ class RowBatch:
 
     @property
     def count(self) -> int:
-        return self.intent.count
+        return self.intent.count if self.rows is None else len(self.rows)
+
+    @property
+    def span(self) -> Span:
+        return Span(self.intent.low, self.intent.high)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
 
 from airflow_state_watchers.core.codec import AnyCheckpoint, Root, Writer
 
@@ -39,9 +38,4 @@ def judge(root: Root | None, *, marked: bool, mine: AnyCheckpoint | None, by: st
     if stored.by == by:
         # An older write of this very process has come back: somebody restored a copy.
         return Verdict.MOVED if stored.n < mine.n else Verdict.UNCHANGED
-    return Verdict.STALE if _is_behind(stored, mine) else Verdict.ADOPT
-
-
-def _is_behind(stored: Any, mine: Any) -> bool:
-    # One watcher's checkpoints are of one kind: the codec has refused any other root.
-    return bool(stored.is_behind(mine))
+    return Verdict.STALE if stored.is_behind(mine) else Verdict.ADOPT

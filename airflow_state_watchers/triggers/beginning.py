@@ -23,6 +23,7 @@ class Beginning:
     verdict: Verdict
     first: Any = None
     skipped: int = 0
+    skipped_more: bool = False
     advice: str | None = None
     newest: datetime | str | None = None
     refused: bool = False
@@ -48,7 +49,10 @@ class Beginning:
         value = start.watermark.value if start.watermark else "the beginning"
         place = value.isoformat() if isinstance(value, datetime) else value
         if start.everything:
-            what = f'{self.skipped:,} existing items skipped, newest {self.newest}; start="earliest" delivers them'
+            more = "more than " if self.skipped_more else ""
+            what = (
+                f'{more}{self.skipped:,} existing items skipped, newest {self.newest}; start="earliest" delivers them'
+            )
         else:
             what = f"everything from {place} on is delivered"
         if self.refused and self.verdict is Verdict.FIRST:

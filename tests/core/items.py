@@ -46,7 +46,8 @@ def restored(root: Root, segments: Iterable[Segment], uploads: Iterable[UploadSe
     """Put the stored segments back under the checkpoint of a root."""
     parts = tuple(uploads)
     together = tuple(upload for part in parts for upload in part.uploads)
-    return replace(root.checkpoint, ledger=Ledger.of(segments), uploads=together, upload_segments=parts)
+    checkpoint: Checkpoint = root.checkpoint
+    return replace(checkpoint, ledger=Ledger.of(segments), uploads=together, upload_segments=parts)
 
 
 def keys(items: tuple[Item, ...]) -> str:
