@@ -25,6 +25,7 @@ class InMemoryTransaction:
     key: str
     since: datetime
     puts: dict[str, Any] = field(default_factory=dict)
+    is_prepared: bool = False
 
     def put(self, key: str, value: Any = None) -> Any:
         """Insert or update a row. Its value is the next of the sequence, or the beginning of this transaction (SQL's now())."""
@@ -32,6 +33,10 @@ class InMemoryTransaction:
             value = next(self.table.sequence) if self.table.is_sequence else self.since
         self.puts[key] = value
         return value
+
+    def prepare(self) -> None:
+        """Prepare it: from now on it belongs to no session, has another key, and nobody can tell when it began."""
+        self.is_prepared, self.key = True, f"prepared {self.key}"
 
     def commit(self) -> None:
         self.table.values.update(self.puts)
@@ -88,7 +93,9 @@ class InMemoryTable:
     async def open(self) -> InMemoryRowScan:
         if self.error is not None:
             raise self.error
-        found = tuple(Transaction(each.key, each.since, each.key) for each in self.open_transactions)
+        found = tuple(
+            Transaction(each.key, None if each.is_prepared else each.since, each.key) for each in self.open_transactions
+        )
         return InMemoryRowScan(self, Openness(self.clock.now(), self.exact, found if self.exact else ()))
 
     async def aclose(self) -> None:

@@ -334,6 +334,13 @@ FAULTS = [
         ROWS,
     ),
     Fault(
+        "a passed transaction forgotten when it is prepared",
+        "triggers/row_polling.py",
+        "checkpoint.passing(unknown, like=ended[0])",
+        "checkpoint",
+        "tests/triggers/test_rows.py",
+    ),
+    Fault(
         "the lookback not looked at",
         "triggers/row_polling.py",
         "        if not slices:\n            return []",
@@ -420,7 +427,7 @@ def copy(directory: Path) -> None:
     shutil.copytree(REPOSITORY / PACKAGE, directory / PACKAGE, ignore=skip)
     shutil.copytree(REPOSITORY / "tests" / "core", directory / "tests" / "core", ignore=skip)
     (directory / "tests" / "triggers").mkdir()
-    for name in ("rows.py", "test_row_histories.py"):
+    for name in ("rows.py", "test_rows.py", "test_row_histories.py"):
         shutil.copy(REPOSITORY / "tests" / "triggers" / name, directory / "tests" / "triggers")
     (directory / "conftest.py").write_text(CONFTEST)
     (directory / "pytest.ini").write_text(PYTEST)

@@ -192,11 +192,17 @@ class RowCheckpoint:
         """Return the checkpoint once it is known that nothing stands between the frontier and ``high``."""
         return replace(self, frontier=high, at=at).with_slice(seen, lookback)
 
-    def passing(self, keys: Sequence[str]) -> RowCheckpoint:
-        """Return the checkpoint that no longer waits for these transactions."""
+    def passing(self, keys: Sequence[str], *, like: Passed | None = None) -> RowCheckpoint:
+        """Return the checkpoint that no longer waits for these transactions.
+
+        They write nothing before the frontier; or, if one of them may be ``like`` in disguise, nothing before its ``low``. Those
+        that are passed stand in the order of ``low``.
+        """
         known = {passed.key for passed in self.passed}
-        new = tuple(Passed(key, self.frontier) for key in keys if key not in known)
-        return replace(self, passed=(*self.passed, *new)) if new else self
+        low = like.low if like else self.frontier
+        new = [Passed(key, low) for key in keys if key not in known]
+        place = self.passed.index(like) if like else len(self.passed)
+        return replace(self, passed=(*self.passed[:place], *new, *self.passed[place:])) if new else self
 
 
 def row_batch_id(checkpoint: RowCheckpoint, low: Cut | None, high: Cut, *more: object) -> str:

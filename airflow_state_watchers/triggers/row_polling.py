@@ -109,10 +109,14 @@ class RowPoll:
     async def _ended(self, now: datetime) -> list[RowIntent]:
         """Read again what was passed while a transaction was not waited for that has ended now."""
         checkpoint = self._checkpoint
-        keys = {transaction.key for transaction in self._scan.opened.transactions}
+        opened = self._scan.opened.transactions
+        keys = {transaction.key for transaction in opened}
         ended = [passed for passed in checkpoint.passed if passed.key not in keys]
         if not ended:
             return []
+        # What has ended as a session's may go on as a prepared one, under another key. That is not waited for either.
+        unknown = [transaction.key for transaction in opened if transaction.since is None]
+        checkpoint = self._checkpoint = checkpoint.passing(unknown, like=ended[0])
         low, high = ended[0].low, checkpoint.frontier
         part = None if high is None else await self._scan.begin(Span(low, high), most=None)
         if high is None or part is None or not part.count:

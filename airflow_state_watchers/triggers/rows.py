@@ -96,7 +96,7 @@ class RowLook:
         found = self._reach(passed)
         poll = RowPoll(
             self._scan,
-            checkpoint.passing([transaction.key for transaction in found.passing]),
+            checkpoint.passing([each.key for each in found.passing]),
             self._memory,
             settings=self._settings,
             max_rows=self._options.max_rows,

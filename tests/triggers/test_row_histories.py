@@ -71,7 +71,7 @@ class History:
     def step(self) -> None:
         random, copied = self.random, self.copied
         what = random.choice(
-            ["put", "put", "open", "write", "end", "time", "time", "poll", "poll", "read", "die", "delete"]
+            ["put", "put", "open", "write", "end", "time", "time", "poll", "poll", "read", "die", "delete", "prepare"]
         )
         if what == "put":
             copied.table.put(random.choice(KEYS))
@@ -89,12 +89,18 @@ class History:
             copied.consume(upper=random.choice(["window", "now"]))
         elif what == "die":
             self.die()
+        elif what == "prepare" and self.open and self.exact:
+            transaction = random.choice(self.open)
+            if not transaction.is_prepared:
+                transaction.prepare()
         elif what == "delete":
             copied.table.delete(random.choice(KEYS))
 
     def write(self, transaction: InMemoryTransaction) -> None:
         """Write a row that no other open transaction has locked."""
         locked = {key for other in self.open if other is not transaction for key in other.puts}
+        if transaction.is_prepared:
+            return
         key = self.random.choice([key for key in KEYS if key not in locked])
         transaction.put(key)
 

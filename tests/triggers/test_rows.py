@@ -141,6 +141,24 @@ def test_max_hold_lets_go_and_reads_again_what_was_passed(kind: dict[str, Any]) 
     assert copied.target == copied.table.values
 
 
+def test_a_passed_transaction_that_is_prepared_is_read_again_when_it_commits() -> None:
+    copied = begun(max_hold=100)
+    late = copied.table.begin()
+    late.put("late")
+    for number in range(4):
+        copied.pass_time(61)
+        copied.table.put(f"other-{number}")
+        copied.poll()
+    late.prepare()
+    for number in range(4, 8):
+        copied.pass_time(61)
+        copied.table.put(f"other-{number}")
+        copied.poll()
+    late.commit()
+    copied.rest()
+    assert copied.target == copied.table.values
+
+
 def test_an_idle_table_makes_no_event_and_no_write(kind: dict[str, Any]) -> None:
     copied = begun(**kind)
     copied.table.put("a")
