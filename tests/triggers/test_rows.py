@@ -149,11 +149,13 @@ def test_a_passed_transaction_that_is_prepared_is_read_again_when_it_commits() -
         copied.pass_time(61)
         copied.table.put(f"other-{number}")
         copied.poll()
+        copied.consume()
     late.prepare()
     for number in range(4, 8):
         copied.pass_time(61)
         copied.table.put(f"other-{number}")
         copied.poll()
+        copied.consume()
     late.commit()
     copied.rest()
     assert copied.target == copied.table.values
