@@ -28,13 +28,22 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Amazon Simple Storage Service (S3)",
                 "external-doc-url": "https://aws.amazon.com/s3/",
                 "tags": ["aws"],
-            }
+            },
+            {
+                "integration-name": "Common SQL",
+                "external-doc-url": "https://www.postgresql.org/docs/current/",
+                "tags": ["software"],
+            },
         ],
         "triggers": [
             {
                 "integration-name": "Amazon Simple Storage Service (S3)",
                 "python-modules": ["airflow_state_watchers.triggers.s3"],
-            }
+            },
+            {
+                "integration-name": "Common SQL",
+                "python-modules": ["airflow_state_watchers.triggers.sql"],
+            },
         ],
         "config": {
             "state_watchers": {
@@ -85,6 +94,15 @@ def get_provider_info() -> dict[str, Any]:
                         "description": (
                             "How many pages of one watcher's listing may be on their way at once. "
                             "A large prefix is listed in so many ranges, dated\npartitions side by side.\n"
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "integer",
+                        "example": None,
+                        "default": "4",
+                    },
+                    "connections_per_database": {
+                        "description": (
+                            "How many connections all watchers of one PostgreSQL database share at most, in each triggerer.\n"
                         ),
                         "version_added": "0.1.0",
                         "type": "integer",
