@@ -82,7 +82,7 @@ class PgDatabase:
         """Let go of the connections; the last one closes them."""
         if self._pool:
             self._pool = None
-            PgPools.here().release(self._conn_id, self._hook_params)
+            await PgPools.here().release(self._conn_id, self._hook_params)
 
     async def _look(self, session: Session) -> Look:
         if self._mode == "clock":

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from airflow_state_watchers.core.transactions import Openness, Transaction
 from airflow_state_watchers.sources.pg_session import Session
@@ -149,7 +149,7 @@ async def look(session: Session, history: History, reading: Reading) -> Look:
 
 
 def _backend(pid: int, started: str | None, xact: str | None, query: str | None, *who: str | None) -> Backend:
-    return Backend(pid, started, xact and _time(xact), query and _time(query), *who)
+    return Backend(pid, started, _time(xact), _time(query), *who)
 
 
 def _add_sessions(found: _Found, backends: Sequence[Backend], now: datetime) -> dict[int, Backend]:
@@ -199,8 +199,12 @@ def _advice(role: str) -> str:
     )
 
 
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
+@overload
+def _time(text: str) -> datetime: ...
+@overload
+def _time(text: str | None) -> datetime | None: ...
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
 
 
 def _age(age: timedelta) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import select
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,7 +45,7 @@ class PgPool:
         self._idle: list[tuple[float, AsyncConnection[Any], str]] = []
         self._place = ""
         self._failure: tuple[float, Exception] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._closing_old: asyncio.Task[None] | None = None
         self._closed = False
 
     @asynccontextmanager
@@ -57,20 +58,20 @@ class PgPool:
         await self._wait_for_slot(timeout)
         connection = None
         try:
-            connection, place = self._take() or await self._open(arrived, timeout)
+            connection, place = await self._take() or await self._open(arrived, timeout)
             yield connection
         finally:
             if connection is not None:
-                self._give_back(connection, place)
+                await self._give_back(connection, place)
             self._slots.release()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close what is not in use; the rest is closed when it comes back."""
         self._closed = True
-        if self._timer:
-            self._timer.cancel()
+        if self._closing_old:
+            self._closing_old.cancel()
         while self._idle:
-            self._idle.pop()[1].pgconn.finish()
+            await self._idle.pop()[1].close()
 
     async def _wait_for_slot(self, timeout: float) -> None:
         try:
@@ -82,13 +83,13 @@ class PgPool:
                 "[state_watchers] connections_per_database, or let fewer watchers poll as often."
             ) from None
 
-    def _take(self) -> tuple[AsyncConnection[Any], str] | None:
+    async def _take(self) -> tuple[AsyncConnection[Any], str] | None:
         """Return the connection that was used last, so that the others grow old; ``None`` if none works."""
         while self._idle:
             _, connection, place = self._idle.pop()
             if place == self._place and _works(connection):
                 return connection, place
-            connection.pgconn.finish()
+            await connection.close()
         return None
 
     async def _open(self, arrived: float, timeout: float) -> tuple[AsyncConnection[Any], str]:
@@ -112,20 +113,20 @@ class PgPool:
     def _fail(self, error: Exception) -> None:
         self._failure = asyncio.get_running_loop().time(), error
 
-    def _give_back(self, connection: AsyncConnection[Any], place: str) -> None:
+    async def _give_back(self, connection: AsyncConnection[Any], place: str) -> None:
         if self._closed or place != self._place or not _is_clean(connection):
-            connection.pgconn.finish()
+            await connection.close()
             return
-        loop = asyncio.get_running_loop()
-        self._idle.append((loop.time(), connection, place))
-        if self._timer is None:
-            self._timer = loop.call_later(self._keep, self._close_old)
+        self._idle.append((asyncio.get_running_loop().time(), connection, place))
+        if self._closing_old is None or self._closing_old.done():
+            self._closing_old = asyncio.create_task(self._close_old())
 
-    def _close_old(self) -> None:
+    async def _close_old(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._idle and self._idle[0][0] + self._keep <= loop.time():
-            self._idle.pop(0)[1].pgconn.finish()
-        self._timer = loop.call_at(self._idle[0][0] + self._keep, self._close_old) if self._idle else None
+        while self._idle:
+            await asyncio.sleep(max(0.0, self._idle[0][0] + self._keep - loop.time()))
+            while self._idle and self._idle[0][0] + self._keep <= loop.time():
+                await self._idle.pop(0)[1].close()
 
 
 class PgPools:
@@ -150,14 +151,14 @@ class PgPools:
         self._pools[key] = pool, users + 1
         return pool
 
-    def release(self, conn_id: str, hook_params: Mapping[str, Any]) -> None:
+    async def release(self, conn_id: str, hook_params: Mapping[str, Any]) -> None:
         """Give a pool back; the last one closes it."""
         key = _key(conn_id, hook_params)
         pool, users = self._pools.pop(key)
         if users > 1:
             self._pools[key] = pool, users - 1
         else:
-            pool.close()
+            await pool.aclose()
 
 
 def _connect_to(conn_id: str, hook_params: Mapping[str, Any]) -> Connect:
@@ -182,12 +183,10 @@ def _is_clean(connection: AsyncConnection[Any]) -> bool:
 
 
 def _works(connection: AsyncConnection[Any]) -> bool:
-    """Return whether the server has not hung up meanwhile. Costs no round trip."""
-    try:
-        connection.pgconn.consume_input()
-    except Exception:  # of psycopg, which is not imported here
-        return False
-    return _is_clean(connection)
+    """Return whether the server has not said anything meanwhile: what it says unasked is mostly goodbye. No round trip."""
+    socket = select.poll()
+    socket.register(connection.pgconn.socket, select.POLLIN)
+    return not socket.poll(0) and _is_clean(connection)
 
 
 def _key(conn_id: str, hook_params: Mapping[str, Any]) -> str:

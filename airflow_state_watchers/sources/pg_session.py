@@ -58,7 +58,7 @@ async def read_only(connection: AsyncConnection[Any], timeout: float) -> AsyncIt
         await _roll_back(connection)
         raise
     except BaseException:
-        connection.pgconn.finish()
+        await connection.close()
         raise
 
 
@@ -66,7 +66,7 @@ async def _roll_back(connection: AsyncConnection[Any]) -> None:
     try:
         await connection.execute("ROLLBACK")
     except Exception:  # the error that led here is the one to tell
-        connection.pgconn.finish()
+        await connection.close()
 
 
 async def _begin(connection: AsyncConnection[Any], timeout: float) -> Server:
