@@ -8,7 +8,8 @@ Four rules, each of which loses rows when it is broken (FACTS.md, and a test for
    sessions: a transaction that is prepared meanwhile is seen twice rather than never.
 3. When other users' transactions began is told only to members of ``pg_read_all_stats``, to others it is NULL, which looks like
    "none". Their virtual transaction ids are visible to everybody in ``pg_locks``, without a time: such a transaction began after
-   the last look that did not show it. At the first look that is not known.
+   the last look that did not show it. At the first look that is not known. One case cannot be told: several transactions sent
+   in *one message* (``psql -c "BEGIN; ...; COMMIT; BEGIN; ..."``) all have the message's time, and the later ones look young.
 4. What never commits rows (autovacuum, replication to elsewhere, a query's parallel workers) is left out. A transaction's time is
    taken an instant before others can see it: the caller keeps a margin (``settle``).
 """
@@ -31,7 +32,7 @@ CLOCK = f"SELECT {_TIME.format('pg_catalog.statement_timestamp()')}"
 # a state and a time is one that this role may not see, or one that does not report.
 ACTIVITY = f"""
 SELECT {_TIME.format("pg_catalog.statement_timestamp()")},
-  pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'), current_user::text,
+  pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'), pg_catalog.quote_ident(current_user),
   a.pid, a.backend_start::text, {_TIME.format("a.xact_start")},
   {_TIME.format("a.query_start")}, a.usename::text, a.application_name, a.state
 FROM (SELECT 1) AS one LEFT JOIN pg_catalog.pg_stat_activity AS a
@@ -194,8 +195,9 @@ def _add_prepared(found: _Found, rows: Sequence[tuple[Any, ...]], now: datetime)
 
 def _advice(role: str) -> str:
     return (
-        f"Role {role} is not told when other users' transactions began. None of their rows is missed, but each look costs "
-        f"a little more, and a first one waits for all that is open. To change that: GRANT pg_read_all_stats TO {role}."
+        f"Role {role} is not told when other users' transactions began, only that they are open. Their rows are waited for all "
+        "the same, but what is open at the first look holds everything up until it ends, and of several transactions that are "
+        f"sent in one message only the first is waited for. To be told: GRANT pg_read_all_stats TO {role}."
     )
 
 

@@ -12,6 +12,7 @@ import json
 import select
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -27,8 +28,21 @@ if TYPE_CHECKING:
 KEEP = 60.0
 """A connection that nobody needed for so many seconds is closed."""
 
+LIFE = 3600.0
+"""A connection that is older is not used again: the Airflow connection may have been changed since."""
+
 Connect = Callable[[], Awaitable[tuple[Any, str]]]
 """Opens a connection; also returns what tells its server and user from others."""
+
+
+@dataclass(eq=False, slots=True)
+class Opened:
+    """A connection, what tells its server and user from others, when it was opened and when it was last given back."""
+
+    connection: AsyncConnection[Any]
+    place: str
+    since: float
+    unused_since: float = 0.0
 
 
 class PgPool:
@@ -42,7 +56,7 @@ class PgPool:
         self._size = size
         self._keep = keep
         self._slots = asyncio.Semaphore(size)
-        self._idle: list[tuple[float, AsyncConnection[Any], str]] = []
+        self._idle: list[Opened] = []
         self._place = ""
         self._failure: tuple[float, Exception] | None = None
         self._closing_old: asyncio.Task[None] | None = None
@@ -54,15 +68,15 @@ class PgPool:
 
         ``timeout`` is for the wait and for connecting, each. Raises :class:`SourceError` or psycopg's errors.
         """
-        arrived = asyncio.get_running_loop().time()
+        arrived = _now()
         await self._wait_for_slot(timeout)
-        connection = None
+        opened = None
         try:
-            connection, place = await self._take() or await self._open(arrived, timeout)
-            yield connection
+            opened = await self._take() or await self._open(arrived, timeout)
+            yield opened.connection
         finally:
-            if connection is not None:
-                await self._give_back(connection, place)
+            if opened is not None:
+                await self._give_back(opened)
             self._slots.release()
 
     async def aclose(self) -> None:
@@ -71,7 +85,7 @@ class PgPool:
         if self._closing_old:
             self._closing_old.cancel()
         while self._idle:
-            await self._idle.pop()[1].close()
+            await self._idle.pop().connection.close()
 
     async def _wait_for_slot(self, timeout: float) -> None:
         try:
@@ -83,16 +97,16 @@ class PgPool:
                 "[state_watchers] connections_per_database, or let fewer watchers poll as often."
             ) from None
 
-    async def _take(self) -> tuple[AsyncConnection[Any], str] | None:
+    async def _take(self) -> Opened | None:
         """Return the connection that was used last, so that the others grow old; ``None`` if none works."""
         while self._idle:
-            _, connection, place = self._idle.pop()
-            if place == self._place and _works(connection):
-                return connection, place
-            await connection.close()
+            opened = self._idle.pop()
+            if self._is_current(opened) and _is_quiet(opened.connection):
+                return opened
+            await opened.connection.close()
         return None
 
-    async def _open(self, arrived: float, timeout: float) -> tuple[AsyncConnection[Any], str]:
+    async def _open(self, arrived: float, timeout: float) -> Opened:
         if self._failure and self._failure[0] >= arrived:
             # Somebody failed while this one waited. A hundred tries one after the other would not tell more, and lock the
             # account perhaps.
@@ -102,31 +116,31 @@ class PgPool:
                 connection, self._place = await self._connect()
         except (TimeoutError, asyncio.TimeoutError):
             text = f"{self._label}: no connection within {timeout:g} s. Check host, port and the network."
-            self._fail(SourceUnavailable(text))
+            self._failure = _now(), SourceUnavailable(text)
             raise SourceUnavailable(text) from None
         except Exception as error:
-            self._fail(error)
+            self._failure = _now(), error
             raise
         self._failure = None
-        return connection, self._place
+        return Opened(connection, self._place, _now())
 
-    def _fail(self, error: Exception) -> None:
-        self._failure = asyncio.get_running_loop().time(), error
-
-    async def _give_back(self, connection: AsyncConnection[Any], place: str) -> None:
-        if self._closed or place != self._place or not _is_clean(connection):
-            await connection.close()
+    async def _give_back(self, opened: Opened) -> None:
+        if self._closed or not self._is_current(opened):
+            await opened.connection.close()
             return
-        self._idle.append((asyncio.get_running_loop().time(), connection, place))
+        opened.unused_since = _now()
+        self._idle.append(opened)
         if self._closing_old is None or self._closing_old.done():
             self._closing_old = asyncio.create_task(self._close_old())
 
+    def _is_current(self, opened: Opened) -> bool:
+        return _is_clean(opened.connection) and opened.place == self._place and _now() - opened.since < LIFE
+
     async def _close_old(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._idle:
-            await asyncio.sleep(max(0.0, self._idle[0][0] + self._keep - loop.time()))
-            while self._idle and self._idle[0][0] + self._keep <= loop.time():
-                await self._idle.pop(0)[1].close()
+            await asyncio.sleep(max(0.0, self._idle[0].unused_since + self._keep - _now()))
+            while self._idle and self._idle[0].unused_since + self._keep <= _now():
+                await self._idle.pop(0).connection.close()
 
 
 class PgPools:
@@ -182,11 +196,15 @@ def _is_clean(connection: AsyncConnection[Any]) -> bool:
     return not connection.closed and connection.pgconn.transaction_status == 0  # PQTRANS_IDLE
 
 
-def _works(connection: AsyncConnection[Any]) -> bool:
-    """Return whether the server has not said anything meanwhile: what it says unasked is mostly goodbye. No round trip."""
+def _is_quiet(connection: AsyncConnection[Any]) -> bool:
+    """Return whether the server has said nothing meanwhile: what it says unasked is mostly goodbye. No round trip."""
     socket = select.poll()
     socket.register(connection.pgconn.socket, select.POLLIN)
-    return not socket.poll(0) and _is_clean(connection)
+    return not socket.poll(0)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _key(conn_id: str, hook_params: Mapping[str, Any]) -> str:

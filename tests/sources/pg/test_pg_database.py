@@ -12,6 +12,7 @@ import pytest
 
 from airflow_state_watchers.demo.postgres import PostgresServer, _binaries
 from airflow_state_watchers.exceptions import SourceError, SourceUnavailable
+from airflow_state_watchers.sources import pg_horizon, pg_pool
 from airflow_state_watchers.sources.pg_pool import PgPool, PgPools
 from airflow_state_watchers.sources.pg_session import read_only
 from tests.sources.pg.conftest import ROLES, SETTINGS, Define, MakeDatabase, Place
@@ -201,6 +202,14 @@ async def test_unused_connections_are_closed(place: Place) -> None:
     await pool.aclose()
 
 
+async def test_old_connections_are_replaced(place: Place, make: MakeDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = make()
+    ((pid,),) = await database.run(WHO)
+    assert await database.run(WHO) == [(pid,)]
+    monkeypatch.setattr(pg_pool, "LIFE", 0.0)
+    assert await database.run(WHO) != [(pid,)]
+
+
 @pytest.fixture
 def guarded(server: PostgresServer) -> Iterator[str]:
     """A role that must give a password."""
@@ -354,8 +363,6 @@ async def test_what_a_look_costs(
     place: Place, make: MakeDatabase, role: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Printed, not asserted: the time of the look as a watcher sees it, and the database's for its statements."""
-    from airflow_state_watchers.sources import pg_horizon
-
     others = [await place.connect() for _ in range(50)]
     for each in others[:10]:
         await each.execute("BEGIN")
