@@ -75,9 +75,11 @@ class PgPool:
             opened = await self._take() or await self._open(arrived, timeout)
             yield opened.connection
         finally:
-            if opened is not None:
-                await self._give_back(opened)
-            self._slots.release()
+            try:
+                if opened is not None:
+                    await self._give_back(opened)
+            finally:
+                self._slots.release()
 
     async def aclose(self) -> None:
         """Close what is not in use; the rest is closed when it comes back."""
