@@ -78,7 +78,7 @@ def read_in_another_process(tmp_path: Path, *, plugin: bool) -> subprocess.Compl
 
 def test_the_plugin_lets_objects_be_read_where_nothing_else_is_imported(tmp_path: Path) -> None:
     done = read_in_another_process(tmp_path, plugin=True)
-    assert done.stdout.split() == ["airflow_state_watchers.tasks.events", "S3Object", "k"], done.stderr
+    assert done.stdout.split() == ["airflow_state_watchers.tasks.objects", "S3Object", "k"], done.stderr
 
 
 def test_an_object_is_readable_text() -> None:
