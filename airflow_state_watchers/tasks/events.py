@@ -45,7 +45,7 @@ class WatcherEvent:
     high: datetime | str
     count: int
     bytes: int
-    items: tuple[S3Object, ...] | tuple[SqlWindow, ...] | tuple[dict[str, Any], ...] = field(repr=False)
+    items: tuple[Any, ...] = field(repr=False)
 
     @classmethod
     def from_asset_event(cls, event: AssetEvent) -> WatcherEvent | None:
