@@ -11,10 +11,8 @@ from airflow_state_watchers.core.chain import Event
 from airflow_state_watchers.core.micros import micros_of
 from airflow_state_watchers.tasks.kinds import KINDS, kind_of
 from airflow_state_watchers.tasks.manifests import whole
-from airflow_state_watchers.tasks.objects import S3Object
 from airflow_state_watchers.tasks.refusal import InboxRefusal
 from airflow_state_watchers.tasks.surroundings import manifest_reader_of
-from airflow_state_watchers.tasks.windows import SqlWindow
 
 VERSION = 1
 

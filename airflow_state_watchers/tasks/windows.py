@@ -68,11 +68,11 @@ class SqlWindow:
         """Yield the rows in lists of up to ``chunksize``, each row a dictionary by column, as the driver gives its values.
 
         With ``key_columns`` each list is one short statement that goes on after the last row, in the order of watermark and
-        key; a window of any size takes the memory of one list. The keys must tell all rows apart, and none of them may be
-        NULL: with one of NULL this raises. Without keys it is one statement that streams, in no particular order among equal values.
+        key; a window of any size takes the memory of one list. The keys must tell all rows apart and never be NULL: this raises
+        where they do not. Without keys it is one statement that streams, in one transaction.
 
-        With ``upper="now"`` the last window of an inbox has no upper bound: a row that is updated again and again, and for that
-        reason is in no window by the time it is read, is read too. Any other window stays as it is; the last one covers the rest.
+        With ``upper="now"`` the last window of an inbox has no upper bound. So a row is read, too, that is updated again and
+        again and for that reason is in no window any more when it is read. Other windows stay as they are.
         """
         from airflow_state_watchers.tasks.window_rows import rows_of
 
@@ -139,7 +139,8 @@ class SqlWindow:
         """Read :meth:`serialize`'s form; Airflow calls it with the version that wrote it."""
         if version > SqlWindow.__version__:
             raise TypeError(f"this SqlWindow was written by a newer release (version {version}); upgrade this one")
-        return SqlWindow(**{name: tuple(v) if isinstance(v, list) else v for name, v in data.items()})
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        return SqlWindow(**plain)
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any], *, is_last: bool = True) -> SqlWindow:

@@ -68,17 +68,18 @@ def test_only_the_last_window_of_each_watcher_is_the_last(airflow: InMemoryAirfl
             ("shop:public.orders/updated_at[5, 9)", True),
             ("shop:public.refunds/updated_at[1, 2)", True),
         ]
-        assert [event.items[0].is_last for event in box.events()] == [False, True, True]  # type: ignore[union-attr]
+        assert [event.items[0].is_last for event in box.events()] == [False, True, True]
 
 
 def test_a_window_that_was_committed_is_done(airflow: InMemoryAirflow, sender: Sender) -> None:
     for low in "1234":
         sender.send_window(low, low + "9")
-    with pytest.raises(ZeroDivisionError), airflow.task("r1"), Inbox(ORDERS) as box:
+    with airflow.task("r1"), Inbox(ORDERS) as box:
         for number, _ in enumerate(box.windows()):
             if number == 2:
-                raise ZeroDivisionError
+                break
             box.commit()
+    airflow.set_state("r1", "failed")
     with airflow.task("r2"), Inbox(ORDERS) as box:
         assert [found.low for found in box.windows()] == ["3", "4"]
 
@@ -205,7 +206,12 @@ def test_the_bounds_say_what_belongs_to_a_window() -> None:
 
 
 def test_a_test_gives_windows_to_a_task() -> None:
-    given = [window("1", "5"), S3Object("lake", "a", 1, "e", START), window("5", "9"), window("9", "10")]
+    given: list[S3Object | SqlWindow] = [
+        window("1", "5"),
+        S3Object("lake", "a", 1, "e", START),
+        window("5", "9"),
+        window("9", "10"),
+    ]
     with inbox(ORDERS, given) as recorded, Inbox(ORDERS) as box:
         events = box.events()
         assert [next(events).items for _ in range(3)] == [(given[0],), (given[1],), (given[2],)]

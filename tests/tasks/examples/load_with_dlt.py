@@ -12,9 +12,7 @@ with DAG("load_orders", schedule=[orders], max_active_runs=1):
     @task(inlets=[orders], retries=5)
     def load():
         warehouse = BaseHook.get_connection("warehouse").get_uri()
-        pipeline = dlt.pipeline(
-            "load_orders", destination=dlt.destinations.postgres(warehouse), dataset_name="raw"
-        )
+        pipeline = dlt.pipeline("load_orders", destination=dlt.destinations.postgres(warehouse), dataset_name="raw")
         with Inbox(orders) as inbox:
             for window in inbox.windows():
                 rows = dlt.resource(

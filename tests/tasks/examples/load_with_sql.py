@@ -1,24 +1,13 @@
 """The example of docs/howto/load_rows.rst: a copy of a table, kept by plain SQL in the same database."""
 
-# [START dag]
-from airflow.sdk import DAG, Asset, AssetWatcher, BaseHook, task
+from airflow.sdk import DAG, Asset, BaseHook, task
 
-from airflow_state_watchers import Inbox, SqlUpdatedAtTrigger
+from airflow_state_watchers import Inbox
 
-orders = Asset(
-    "orders",
-    watchers=[
-        AssetWatcher(
-            name="orders_changed",
-            trigger=SqlUpdatedAtTrigger(
-                "shop", table="public.orders", watermark_column="updated_at", key_columns=["id"], start="earliest"
-            ),
-        )
-    ],
-)
+orders = Asset("orders")
 
 with DAG("load_orders", schedule=[orders], max_active_runs=1):
-
+    # [START task]
     @task(inlets=[orders], retries=5)
     def load():
         hook = BaseHook.get_connection("shop").get_hook()
@@ -37,5 +26,5 @@ with DAG("load_orders", schedule=[orders], max_active_runs=1):
                 )
                 inbox.commit()
 
+    # [END task]
     load()
-# [END dag]
