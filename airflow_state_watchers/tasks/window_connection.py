@@ -44,13 +44,29 @@ class ReadConnection:
         return self
 
     def __exit__(self, *reason: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._connection is not None:
             with suppress(Exception):  # what went wrong with it has been raised already
                 self._connection.close()
             self._connection = None
 
     def read(self, sql: str, parameters: Parameters) -> tuple[Names, Rows]:
-        """Run one statement in a transaction of its own, and return its columns and all of its rows."""
+        """Run one statement in a transaction of its own, and return its columns and all of its rows.
+
+        A connection that was lost since the last call (a caller may work on a page for hours) is opened again, once.
+        """
+        used = self._connection is not None
+        try:
+            return self._read(sql, parameters)
+        except Exception:
+            if not used or not _is_lost(self._connection):
+                raise
+        self._close()
+        return self._read(sql, parameters)
+
+    def _read(self, sql: str, parameters: Parameters) -> tuple[Names, Rows]:
         connection = self._opened()
         with closing(self._cursor(connection)) as cursor:
             _execute(cursor, sql, parameters)
@@ -108,6 +124,11 @@ class ReadConnection:
 
 def _driver(connection: Any) -> str:
     return type(connection).__module__.partition(".")[0]
+
+
+def _is_lost(connection: Any) -> bool:
+    """Return whether the driver knows that the connection is gone: psycopg says ``closed``, those of MySQL not ``open``."""
+    return bool(getattr(connection, "closed", False)) or not getattr(connection, "open", True)
 
 
 def _execute(cursor: Any, sql: str, parameters: Parameters) -> None:

@@ -203,6 +203,17 @@ def test_no_transaction_stays_open_between_two_pages(shop: Database) -> None:
     assert [row["id"] for row in next(pages)] == [3, 4]
 
 
+END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+
+
+def test_a_connection_that_was_lost_between_two_pages_is_opened_again(shop: Database) -> None:
+    orders(shop, [1, 2, 3, 4])
+    pages = shop.window("1", "9").rows(chunksize=2)
+    next(pages)
+    assert shop.run(END) == [(True,)]
+    assert [row["id"] for row in next(pages)] == [3, 4]
+
+
 def test_it_cannot_write(database: Database) -> None:
     orders(database, [1])
     if database.conn_id == "shop":
@@ -323,6 +334,16 @@ def test_rows_as_frames(database: Database, df_type: Any, keys: tuple[str, ...])
     assert names == ["id", "v", "t"]
     if df_type == "polars":
         assert frames[0].rows() == [(1, 1, None), (2, 2, "é")]
+
+
+@pytest.mark.parametrize("df_type", ["pandas", "polars", "arrow"])
+def test_frames_keep_what_only_a_late_row_has(shop: Database, df_type: Any) -> None:
+    shop.run("CREATE TABLE orders (id integer, v integer, n integer, j jsonb)")
+    shop.run("""INSERT INTO orders SELECT n, n, CASE WHEN n > 150 THEN n END, '{"a": 1}' FROM generate_series(1, 199) n""")
+    shop.run("""INSERT INTO orders VALUES (200, 200, 7, '{"b": 2}')""")
+    (frame,) = shop.window("1", "999").frames(df_type=df_type)
+    numbers, objects = (frame[name].to_pylist() if df_type == "arrow" else list(frame[name]) for name in ("n", "j"))
+    assert (numbers[-1], objects[-1]["b"]) == (7, 2)
 
 
 def test_a_missing_library_is_named(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
