@@ -23,8 +23,10 @@ from airflow_state_watchers.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from airflow_state_watchers.tasks.events import S3Object, WatcherEvent
+    from airflow_state_watchers.tasks.events import WatcherEvent
     from airflow_state_watchers.tasks.inbox import Inbox
+    from airflow_state_watchers.tasks.objects import S3Object
+    from airflow_state_watchers.tasks.windows import SqlWindow
     from airflow_state_watchers.triggers.s3 import S3PrefixWatermarkTrigger
     from airflow_state_watchers.triggers.sql import SqlUpdatedAtTrigger
     from airflow_state_watchers.triggers.watermark import WatermarkTrigger
@@ -42,6 +44,7 @@ __all__ = [
     "SourceMissing",
     "SourceUnavailable",
     "SqlUpdatedAtTrigger",
+    "SqlWindow",
     "StateWatcherError",
     "WatcherArgumentError",
     "WatcherEvent",
@@ -50,9 +53,10 @@ __all__ = [
 
 _MODULES = {
     "Inbox": "airflow_state_watchers.tasks.inbox",
-    "S3Object": "airflow_state_watchers.tasks.events",
+    "S3Object": "airflow_state_watchers.tasks.objects",
     "SqlUpdatedAtTrigger": "airflow_state_watchers.triggers.sql",
     "S3PrefixWatermarkTrigger": "airflow_state_watchers.triggers.s3",
+    "SqlWindow": "airflow_state_watchers.tasks.windows",
     "WatcherEvent": "airflow_state_watchers.tasks.events",
     "WatermarkTrigger": "airflow_state_watchers.triggers.watermark",
 }

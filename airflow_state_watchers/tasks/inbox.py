@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, get_args
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_state_watchers.core.takes import Copies
-from airflow_state_watchers.tasks.events import S3_OBJECTS, S3Object, WatcherEvent, objects_of, watcher_event
+from airflow_state_watchers.tasks.events import WatcherEvent, watcher_event
+from airflow_state_watchers.tasks.kinds import Kind, Reader, kind_of
+from airflow_state_watchers.tasks.objects import S3Object
 from airflow_state_watchers.tasks.refusal import InboxRefusal
 from airflow_state_watchers.tasks.rules import OnGap, Rules, Start
 from airflow_state_watchers.tasks.session import Session
 from airflow_state_watchers.tasks.surroundings import Surroundings, surroundings_of
+from airflow_state_watchers.tasks.windows import SqlWindow
 
 if TYPE_CHECKING:
     from airflow_state_watchers.tasks.surroundings import AnyAsset
@@ -91,9 +94,18 @@ class Inbox:
 
     def objects(self) -> Iterator[S3Object]:
         """Yield the objects that are not done, in order. Raises if the asset has events of another kind."""
+        return self._handed_out("objects")
+
+    def windows(self) -> Iterator[SqlWindow]:
+        """Yield the windows that are not done, in order: one for each event of a SQL watcher, also of one with
+        ``payload="rows"``. Raises if the asset has events of another kind.
+        """
+        return self._handed_out("windows")
+
+    def _handed_out(self, reader: Reader) -> Iterator[Any]:
         session, ended = self._opened(), False
         try:
-            yield from _objects(session)
+            yield from _units(session, reader)
             ended = True
         finally:
             session.pause(ended=ended)
@@ -101,10 +113,12 @@ class Inbox:
     def events(self) -> Iterator[WatcherEvent]:
         """Yield the events that are not done, of any kind, each with only those of its items that are not done."""
         session, ended = self._opened(), False
+        last = session.last_slots()
         try:
             for slot, numbers, payload in session.parts():
-                objects, positions = objects_of(payload), list(slot.positions)
-                left = [objects[positions[number - slot.start]] for number in numbers]
+                units = kind_of(payload).units(payload, is_last=slot.start in last)
+                positions = list(slot.positions)
+                left = [units[positions[number - slot.start]] for number in numbers]
                 session.reached(slot.stop)
                 yield watcher_event(session.asset, payload, left)
             ended = True
@@ -112,22 +126,22 @@ class Inbox:
             session.pause(ended=ended)
 
     def take(self, *, group: int | None = None, done_by: str | None = None) -> list[Any]:
-        """Return all objects that are not done, as a list for XCom, ``.expand()`` and templates.
+        """Return all objects and windows that are not done, as a list for XCom, ``.expand()`` and templates.
 
-        :param group: make it a list of lists of up to so many objects, to stay below Airflow's mapping limit.
+        :param group: make it a list of lists of up to so many items, to stay below Airflow's mapping limit.
         :param done_by: the task that is mapped over the list. Item ``i`` is then done when its copy ``i`` has succeeded; if
             one copy fails for good, only its items come again.
         """
         if group is not None and group < 1:
-            raise InboxRefusal(f"group={group} makes no groups. Give the number of objects that one mapped task gets.")
+            raise InboxRefusal(f"group={group} makes no groups. Give the number of items that one mapped task gets.")
         session = self._opened()
         session.check_done_by(done_by)
         session.check_map_length(group)
         base = session.take.left
-        objects = list(_objects(session))
+        items = list(_units(session))
         session.hand_over(Copies(done_by, group or 1, base) if done_by else None)
         session.pause(ended=True)
-        return objects if group is None else [objects[n : n + group] for n in range(0, len(objects), group)]
+        return items if group is None else [items[n : n + group] for n in range(0, len(items), group)]
 
     def commit(self) -> None:
         """Declare all that was handed out so far done, whatever becomes of the task."""
@@ -161,17 +175,25 @@ class Inbox:
         return session
 
 
-def _objects(session: Session) -> Iterator[S3Object]:
-    """Hand out what is left of a session's take, object by object."""
+def _units(session: Session, reader: Reader | None = None) -> Iterator[Any]:
+    """Hand out what is left of a session's take, one by one. Raises for what another reader is for."""
+    last = session.last_slots()
     for slot, numbers, payload in session.parts():
-        if payload["kind"] != S3_OBJECTS:
-            raise InboxRefusal(
-                f"asset {session.asset!r} has events of kind {payload['kind']!r}, which hold no objects."
-            )
-        objects, positions = objects_of(payload), list(slot.positions)
+        kind = kind_of(payload)
+        if reader not in (None, kind.reader):
+            raise _of_another_kind(session.asset, kind)
+        units, positions = kind.units(payload, is_last=slot.start in last), list(slot.positions)
         for number in numbers:
             session.reached(number + 1)
-            yield objects[positions[number - slot.start]]
+            yield units[positions[number - slot.start]]
+
+
+def _of_another_kind(asset: str, kind: Kind) -> InboxRefusal:
+    has = "no objects but windows of rows" if kind.reader == "windows" else "no windows but objects"
+    return InboxRefusal(
+        f"asset {asset!r} has events of kind {kind.name!r}, which hold {has}. "
+        f"Read them with {kind.reader}(), or with events(), which reads any kind."
+    )
 
 
 def _check_one_of(argument: str, value: Any, allowed: tuple[Any, ...]) -> None:

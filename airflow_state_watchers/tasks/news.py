@@ -9,7 +9,7 @@ from airflow_state_watchers.core.bookmark import OVERLAP, Bookmark
 from airflow_state_watchers.core.chain import Batch, Event, Sifted, sift
 from airflow_state_watchers.core.micros import micros_of, moment_of
 from airflow_state_watchers.core.numbers import Numbers
-from airflow_state_watchers.tasks.events import identities_of
+from airflow_state_watchers.tasks.kinds import Identity, kind_of
 from airflow_state_watchers.tasks.past import Given
 from airflow_state_watchers.tasks.reading import Findings, look_back, scan
 from airflow_state_watchers.tasks.rules import Rules
@@ -105,13 +105,13 @@ def without_repeats(result: Sifted, findings: Findings) -> tuple[list[Given], in
 
 def _repeated(event: Event, kin: Sequence[Batch], findings: Findings) -> Numbers:
     """Return the positions of the items that an event's kin has too."""
-    before: set[tuple[str, str, str]] = set()
+    before: set[Identity] = set()
     for batch in kin:
         before.update(_identities(batch.event_id, batch.time, findings))
     identities = _identities(event.id, event.time, findings)
     return Numbers.of(position for position, identity in enumerate(identities) if identity in before)
 
 
-def _identities(event_id: int, time: int, findings: Findings) -> Iterable[tuple[str, str, str]]:
+def _identities(event_id: int, time: int, findings: Findings) -> Iterable[Identity]:
     payload = findings.payload(event_id, time)
-    return identities_of(payload) if payload is not None else ()
+    return kind_of(payload).identities(payload) if payload is not None else ()

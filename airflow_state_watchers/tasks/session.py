@@ -57,6 +57,10 @@ class Session:
                 else:
                     self._gone(slot.event)
 
+    def last_slots(self) -> frozenset[int]:
+        """Return where the last event of each watcher starts: nothing newer of that watcher is left."""
+        return frozenset({slot.event.watcher: slot.start for slot in self._slots if self._left_of(slot)}.values())
+
     def _gone(self, event: Event) -> None:
         """Raise because what was taken is not there any more, unless the author wants to go on without it."""
         name = f"asset event {event.id} of {moment_of(event.time)}"
@@ -136,10 +140,10 @@ class Session:
         length = -(-items // (group or 1))
         if not self.place.mapped_over or length <= limit:
             return
-        made = f"{items} objects" if group is None else f"{items} objects in groups of {group} make {length} lists"
+        made = f"{items} items" if group is None else f"{items} items in groups of {group} make {length} lists"
         raise InboxRefusal(
             f"{made}: Airflow maps a task over at most {limit} values ([core] max_map_length). "
-            f"Use take(group={-(-items // limit)}) or more, and give the mapped task a list of objects."
+            f"Use take(group={-(-items // limit)}) or more, and give the mapped task a list of items."
         )
 
     def check_done_by(self, task_id: str | None) -> None:

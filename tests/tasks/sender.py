@@ -59,6 +59,15 @@ class Sender:
             payload["replaces"] = list(replaces)
         return payload
 
+    def send_window(self, low: str | None, high: str, **fields: Any) -> dict[str, Any]:
+        """Send the next batch of the chain as a SQL watcher does; ``fields`` go over those of ``WINDOW``."""
+        base = self.payload([], batch_id=fields.pop("batch_id", None))
+        del base["bucket"]
+        payload = {**base, **WINDOW, "low": low, "high": high, **fields}
+        self.post(payload)
+        self.previous = payload["batch_id"]
+        return payload
+
     def post(
         self, payload: dict[str, Any] | None, *, late: timedelta = timedelta(0), event_id: int | None = None
     ) -> int:
@@ -72,6 +81,22 @@ class Sender:
         self.post(payload)
         self.previous = payload["batch_id"]
         return payload
+
+
+WINDOW = {
+    "kind": "sql_window",
+    "bounds": "[)",
+    "count": 3,
+    "bytes": 0,
+    "reread": False,
+    "connection": "shop",
+    "table": ["public", "orders"],
+    "watermark_column": "updated_at",
+    "key_columns": ["id"],
+    "timezone": "UTC",
+    "column_type": "timestamptz",
+    "items": [],
+}
 
 
 def keys(objects: Iterable[S3Object]) -> list[str]:

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from airflow.sdk import serde
 
-from airflow_state_watchers import InboxError, S3Object, WatcherEvent
+from airflow_state_watchers import InboxError, S3Object, SqlWindow, WatcherEvent
 from airflow_state_watchers.tasks.doubles import InMemoryAirflow
 from airflow_state_watchers.tasks.events import event_of, payload_of
 from tests.tasks.sender import START, Sender
 
 STAMP = datetime(2026, 11, 29, 10, 0, 0, 123456, tzinfo=timezone.utc)
+WINDOW = SqlWindow("shop", ("orders",), None, None, (), "v", ("id",), "1", "2", 3, False)
 OBJECT = S3Object("lake", "a b/é+%2B😀.csv", 12, "9e10", STAMP, "v1")
 
 
@@ -51,7 +52,7 @@ from airflow.sdk.plugins_manager import integrate_macros_plugins
 integrate_macros_plugins()  # what every task's process does first
 from airflow.sdk import serde
 value = serde.deserialize(json.loads(sys.stdin.read()))
-print(type(value).__module__, type(value).__name__, value.key)
+print(*(type(one).__name__ for one in value))
 """
 
 
@@ -67,7 +68,7 @@ def read_in_another_process(tmp_path: Path, *, plugin: bool) -> subprocess.Compl
     env = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{tmp_path}", "AIRFLOW_HOME": str(tmp_path)}
     return subprocess.run(
         [sys.executable, "-c", READ_XCOM],
-        input=json.dumps(serde.serialize(S3Object("lake", "k", 0, "e", START))),
+        input=json.dumps(serde.serialize([S3Object("lake", "k", 0, "e", START), WINDOW])),
         capture_output=True,
         text=True,
         env=env,
@@ -76,9 +77,9 @@ def read_in_another_process(tmp_path: Path, *, plugin: bool) -> subprocess.Compl
     )
 
 
-def test_the_plugin_lets_objects_be_read_where_nothing_else_is_imported(tmp_path: Path) -> None:
+def test_the_plugin_lets_objects_and_windows_be_read_where_nothing_else_is_imported(tmp_path: Path) -> None:
     done = read_in_another_process(tmp_path, plugin=True)
-    assert done.stdout.split() == ["airflow_state_watchers.tasks.events", "S3Object", "k"], done.stderr
+    assert done.stdout.split() == ["S3Object", "SqlWindow"], done.stderr
 
 
 def test_an_object_is_readable_text() -> None:

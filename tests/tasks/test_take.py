@@ -146,11 +146,11 @@ def test_a_flat_list_above_airflows_limit_names_group(airflow: InMemoryAirflow, 
     airflow.max_map_length = 3
     sender.send(*"abcdefgh")
     with (
-        pytest.raises(InboxError, match=r"8 objects: Airflow maps .* at most 3 values .* Use take\(group=3\)"),
+        pytest.raises(InboxError, match=r"8 items: Airflow maps .* at most 3 values .* Use take\(group=3\)"),
         airflow.task("r1"),
     ):
         Inbox(ORDERS).take()
-    with pytest.raises(InboxError, match=r"8 objects in groups of 2 make 4 lists"), airflow.task("r2"):
+    with pytest.raises(InboxError, match=r"8 items in groups of 2 make 4 lists"), airflow.task("r2"):
         Inbox(ORDERS).take(group=2)
     assert take(airflow, "r3", group=3) == [["a", "b", "c"], ["d", "e", "f"], ["g", "h"]]
 

@@ -1,0 +1,184 @@
+"""The connection that a window is read with: that of the Airflow hook, read-only, and told how to stream.
+
+The hook gives a DB-API connection of whichever driver the provider uses, so what is particular to drivers is here alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from datetime import date, datetime, timezone
+from importlib import import_module
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+from airflow.sdk import BaseHook
+
+log = logging.getLogger(__name__)
+
+Names: TypeAlias = tuple[str, ...]
+Rows: TypeAlias = list[tuple[Any, ...]]
+Parameters: TypeAlias = "Sequence[Any] | Mapping[str, Any] | None"
+
+_PG_TYPES = ("date", "timestamp", "timestamptz")
+_READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "mysql": "SET SESSION TRANSACTION READ ONLY"}
+
+
+class ReadConnection:
+    """One connection, opened when it is first used. ``name`` is what SQLAlchemy calls its database.
+
+    Not in a transaction between two calls of :meth:`read`, so the database is free while a caller works on a page.
+    """
+
+    def __init__(self, conn_id: str, hook_params: Mapping[str, Any] | None) -> None:
+        connection: Any = BaseHook.get_connection(conn_id)
+        self._hook = connection.get_hook(hook_params=dict(hook_params) if hook_params else None)
+        self._connection: Any = None
+
+    @property
+    def name(self) -> str:
+        return str(self._hook.dialect_name)
+
+    def __enter__(self) -> ReadConnection:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            with suppress(Exception):  # what went wrong with it has been raised already
+                self._connection.close()
+            self._connection = None
+
+    def read(self, sql: str, parameters: Parameters) -> tuple[Names, Rows]:
+        """Run one statement in a transaction of its own, and return its columns and all of its rows.
+
+        A connection that was lost since the last call (a caller may work on a page for hours) is opened again, once.
+        """
+        used = self._connection is not None
+        try:
+            return self._read(sql, parameters)
+        except Exception:
+            if not used or not _is_lost(self._connection):
+                raise
+        self._close()
+        return self._read(sql, parameters)
+
+    def _read(self, sql: str, parameters: Parameters) -> tuple[Names, Rows]:
+        connection = self._opened()
+        with closing(self._cursor(connection)) as cursor:
+            _execute(cursor, sql, parameters)
+            found = _names(cursor), _tuples(cursor.fetchall())
+        connection.rollback()
+        return found
+
+    def stream(self, sql: str, parameters: Parameters, size: int) -> Iterator[tuple[Names, Rows]]:
+        """Run one statement and yield its rows, up to ``size`` at a time, as far as the driver can without holding all of them."""
+        connection = self._opened()
+        with closing(self._streaming_cursor(connection)) as cursor:
+            _execute(cursor, sql, parameters)
+            while rows := cursor.fetchmany(size):
+                yield _names(cursor), _tuples(rows)
+        connection.rollback()
+
+    def _opened(self) -> Any:
+        if self._connection is None:
+            self._connection = self._hook.get_conn()
+            self._make_read_only(self._connection)
+        return self._connection
+
+    def _make_read_only(self, connection: Any) -> None:
+        driver = _driver(connection)
+        if driver == "psycopg":
+            connection.read_only = True
+            connection.prepare_threshold = None  # a pgbouncer that pools transactions knows no prepared statements
+            _read_infinity(connection)
+        elif driver == "psycopg2":
+            connection.set_session(readonly=True)
+        elif self.name in _READ_ONLY:
+            with closing(connection.cursor()) as cursor:
+                cursor.execute(_READ_ONLY[self.name])
+
+    def _cursor(self, connection: Any) -> Any:
+        """Return a cursor whose rows are tuples, whatever ``cursor`` the Airflow connection asks for."""
+        driver = _driver(connection)
+        if driver == "psycopg":
+            return connection.cursor(row_factory=import_module("psycopg.rows").tuple_row)
+        if driver == "psycopg2":
+            return connection.cursor(cursor_factory=import_module("psycopg2.extensions").cursor)
+        return connection.cursor()
+
+    def _streaming_cursor(self, connection: Any) -> Any:
+        driver = _driver(connection)
+        name = f"state_watchers_{uuid4().hex}"
+        if driver == "psycopg":
+            return connection.cursor(name, row_factory=import_module("psycopg.rows").tuple_row)
+        if driver == "psycopg2":
+            return connection.cursor(name, cursor_factory=import_module("psycopg2.extensions").cursor)
+        if driver in ("pymysql", "MySQLdb"):
+            return connection.cursor(import_module(f"{driver}.cursors").SSCursor)
+        return connection.cursor()
+
+
+def _driver(connection: Any) -> str:
+    return type(connection).__module__.partition(".")[0]
+
+
+def _is_lost(connection: Any) -> bool:
+    """Return whether the driver knows that the connection is gone: psycopg says ``closed``, those of MySQL not ``open``."""
+    return bool(getattr(connection, "closed", False)) or not getattr(connection, "open", True)
+
+
+def _execute(cursor: Any, sql: str, parameters: Parameters) -> None:
+    """Without parameters the argument is left out: drivers read a ``%`` in the text only if there are some."""
+    if parameters:
+        cursor.execute(sql, parameters)
+    else:
+        cursor.execute(sql)
+
+
+def _names(cursor: Any) -> Names:
+    return tuple(column[0] for column in cursor.description)
+
+
+def _tuples(rows: Sequence[Any]) -> Rows:
+    return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
+
+
+def _read_infinity(connection: Any) -> None:
+    """Let psycopg read PostgreSQL's ``infinity``, at which it raises, as the latest moment that Python has."""
+    from psycopg.adapt import Loader
+    from psycopg.errors import DataError
+    from psycopg.pq import Format
+
+    first, last = datetime.min.replace(tzinfo=timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
+    bounds: dict[str, tuple[Any, Any]] = {
+        "date": (date.min, date.max),
+        "timestamp": (first.replace(tzinfo=None), last.replace(tzinfo=None)),
+        "timestamptz": (first, last),
+    }
+
+    def loader(name: str) -> type[Loader]:
+        inner = connection.adapters.get_loader(connection.adapters.types[name].oid, Format.TEXT)
+        low, high = bounds[name]
+
+        class InfinityLoader(Loader):
+            def __init__(self, oid: int, context: Any = None) -> None:
+                super().__init__(oid, context)
+                self._load = inner(oid, context).load
+
+            def load(self, data: Any) -> Any:
+                try:
+                    return self._load(data)
+                except DataError:
+                    text = bytes(data)
+                    if text not in (b"infinity", b"-infinity"):
+                        raise
+                    return high if text == b"infinity" else low
+
+        return InfinityLoader
+
+    for name in _PG_TYPES:
+        connection.adapters.register_loader(name, loader(name))

@@ -1,0 +1,99 @@
+"""Reading the rows of a window: page after page by key, or one statement that streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_state_watchers.core.cut import Cut, Span
+from airflow_state_watchers.sources.sql_column import Column
+from airflow_state_watchers.sources.sql_dialects import dialect_of
+from airflow_state_watchers.sources.sql_statements import Predicate, Statements
+from airflow_state_watchers.tasks.refusal import InboxRefusal
+from airflow_state_watchers.tasks.window_connection import Names, ReadConnection, Rows
+
+if TYPE_CHECKING:
+    from airflow_state_watchers.tasks.windows import SqlWindow, Upper
+
+
+def rows_of(window: SqlWindow, chunksize: int, upper: Upper) -> Iterator[list[dict[str, Any]]]:
+    """See :meth:`SqlWindow.rows`."""
+    pages = pages_of(window, chunksize, upper)
+    return ([dict(zip(names, row, strict=True)) for row in rows] for names, rows in pages)
+
+
+def pages_of(window: SqlWindow, chunksize: int, upper: Upper) -> Iterator[tuple[Names, Rows]]:
+    """Return pages of up to ``chunksize`` rows, never an empty one, each with the names of its columns."""
+    if chunksize < 1:
+        raise InboxRefusal(
+            f"{window}: chunksize={chunksize} makes no pages. Give the number of rows that one list has."
+        )
+    read = _by_key if window.key_columns else _streamed
+    window.span(upper)  # refuses a wrong one before anything is read
+    return read(window, upper, chunksize)
+
+
+def predicate_of(window: SqlWindow, alias: str | None, upper: Upper) -> Predicate:
+    """See :meth:`SqlWindow.predicate`."""
+    with ReadConnection(window.conn_id, window.hook_params) as connection:
+        statements = statements_of(window, connection)
+        return statements.predicate(span_of(window, upper, connection), alias)
+
+
+def statements_of(window: SqlWindow, connection: ReadConnection) -> Statements:
+    column = Column(window.column_type or "", window.timezone)
+    return Statements(window.relation, dialect_of(connection.name), column)
+
+
+def span_of(window: SqlWindow, upper: Upper, connection: ReadConnection) -> Span:
+    """Return what is read. Without an upper bound ``infinity`` would be read as well, which is held back from every window."""
+    span = window.span(upper)
+    if span.high is None and connection.name == "postgresql" and _is_moment(window.column_type or ""):
+        return Span(span.low, Cut("infinity"))
+    return span
+
+
+def _is_moment(column_type: str) -> bool:
+    return column_type.lower().startswith(("timestamp", "date"))
+
+
+def _streamed(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names, Rows]]:
+    with ReadConnection(window.conn_id, window.hook_params) as connection:
+        statement = statements_of(window, connection).stream(span_of(window, upper, connection))
+        yield from connection.stream(statement.sql, statement.parameters, size)
+
+
+def _by_key(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names, Rows]]:
+    """Each page asks for one row more than it gives: the row that the next page begins with.
+
+    So keys that do not tell all rows apart, or that are NULL, are seen in the same statement that would go wrong by them: a row
+    which the next page would leave out follows right after the last one of this page.
+    """
+    with ReadConnection(window.conn_id, window.hook_params) as connection:
+        statements, span = statements_of(window, connection), span_of(window, upper, connection)
+        hidden = 1 + len(window.key_columns)
+        after: tuple[Any, ...] | None = None
+        while True:
+            statement = statements.page(span, after, size + 1)
+            names, rows = connection.read(statement.sql, statement.parameters)
+            places = [row[-hidden:] for row in rows]
+            _check(window, places, size)
+            if rows:
+                yield names[:-hidden], [row[:-hidden] for row in rows[:size]]
+            if len(rows) <= size:
+                return
+            after = places[size - 1]
+
+
+def _check(window: SqlWindow, places: Sequence[tuple[Any, ...]], size: int) -> None:
+    keys = ", ".join(window.key_columns)
+    if any(None in place for place in places):
+        raise InboxRefusal(
+            f"{window}: the key columns {keys} are NULL in a row. Name key columns that are never NULL and tell all rows apart "
+            "(key_columns=... of the watcher), or none: then a window is read by one statement."
+        )
+    if len(places) > size and places[size] == places[size - 1]:
+        raise InboxRefusal(
+            f"{window}: the key columns {keys} do not tell all rows apart. Name more of them (key_columns=... of the watcher), or "
+            "none: then a window is read by one statement."
+        )
