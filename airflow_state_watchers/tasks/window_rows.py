@@ -41,7 +41,7 @@ def predicate_of(window: SqlWindow, alias: str | None, upper: Upper) -> Predicat
 
 
 def statements_of(window: SqlWindow, connection: ReadConnection) -> Statements:
-    column = Column(window.column_type or "", window.timezone)
+    column = Column(window.column_type or "", window.timezone, connection.name)
     return Statements(window.relation, dialect_of(connection.name), column)
 
 

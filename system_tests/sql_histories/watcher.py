@@ -2,8 +2,8 @@
 
     python -m system_tests.sql_histories.watcher DIRECTORY
 
-``DIRECTORY/arguments.json`` are the trigger's arguments. Airflow's part (delivery in ack mode, the asset's state) is the harness's: an
-event is persisted when its line is in ``events.jsonl``, a state when its file was renamed.
+``DIRECTORY/arguments.json`` are the trigger's arguments. Airflow's part (delivery in ack mode, the asset's state) is the
+harness's: an event is persisted when its line is in ``events.jsonl``, a state when its file was renamed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,18 +15,18 @@ from airflow_state_watchers.exceptions import SourceError, SourceUnavailable
 from airflow_state_watchers.sources import pg_horizon, pg_pool
 from airflow_state_watchers.sources.pg_pool import PgPool, PgPools
 from airflow_state_watchers.sources.pg_session import read_only
+from airflow_state_watchers.sources.sql_statements import Predicate
 from tests.sources.pg.conftest import ROLES, SETTINGS, Define, MakeDatabase, Place
 
 PASSWORD = "fr3sh s'ecret\\"
 
 
-class Text(NamedTuple):
-    text: str
-    parameters: dict[str, Any] = {}  # noqa: RUF012 - of a tuple
+def query(sql: str, parameters: dict[str, Any] | None = None) -> Predicate:
+    return Predicate(sql, parameters or {})
 
 
-ONE = Text("SELECT 1")
-WHO = Text("SELECT pg_backend_pid()")
+ONE = query("SELECT 1")
+WHO = query("SELECT pg_backend_pid()")
 
 
 async def wait_for(place: Place, sql: str) -> None:
@@ -56,7 +56,7 @@ async def test_the_clock_and_the_rows(place: Place, make: MakeDatabase, role: st
     async with await place.connect() as writer:
         await writer.execute("INSERT INTO orders VALUES (7)")
     text = "SELECT id, updated_at::text > %(now)s FROM orders WHERE id = %(id)s"
-    assert await database.run(Text(text, {"now": opened.now.isoformat(" "), "id": 7})) == [(7, True)]
+    assert await database.run(query(text, {"now": opened.now.isoformat(" "), "id": 7})) == [(7, True)]
 
 
 async def test_mode_clock_does_not_look(place: Place, make: MakeDatabase) -> None:
@@ -71,8 +71,8 @@ async def test_mode_clock_does_not_look(place: Place, make: MakeDatabase) -> Non
 async def test_a_read_can_change_nothing_and_leaves_no_setting_behind(place: Place, make: MakeDatabase) -> None:
     database = make("watcher_super", connections=1)
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-        await database.run(Text("INSERT INTO orders VALUES (1)"))
-    assert await database.run(Text("SHOW timezone")) == [("UTC",)]
+        await database.run(query("INSERT INTO orders VALUES (1)"))
+    assert await database.run(query("SHOW timezone")) == [("UTC",)]
     pool = database._leased()
     async with pool.connection(5) as connection:
         cursor = await connection.execute("SHOW statement_timeout")
@@ -92,7 +92,7 @@ async def test_a_hundred_watchers_use_four_connections(place: Place, make: MakeD
     watching = asyncio.create_task(watch())
     for _ in range(2):
         await asyncio.gather(*(each.openness() for each in databases))
-        await asyncio.gather(*(each.run(Text("SELECT pg_sleep(0.01)")) for each in databases))
+        await asyncio.gather(*(each.run(query("SELECT pg_sleep(0.01)")) for each in databases))
     watching.cancel()
     assert 1 < most <= 4
     for each in databases:
@@ -103,7 +103,7 @@ async def test_a_hundred_watchers_use_four_connections(place: Place, make: MakeD
 
 async def test_watchers_of_one_process_do_not_hold_each_other_up(place: Place, make: MakeDatabase) -> None:
     reader, looker = make(), make()
-    reading = asyncio.create_task(reader.run(Text("SELECT pg_sleep(60)")))
+    reading = asyncio.create_task(reader.run(query("SELECT pg_sleep(60)")))
     await wait_for(place, "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND pid <> pg_backend_pid()")
     opened, _ = await looker.openness()
     assert opened.transactions == ()
@@ -123,7 +123,7 @@ async def test_a_cancelled_poll_leaves_nothing_broken(place: Place, make: MakeDa
             with pytest.raises(asyncio.CancelledError):
                 await task
     else:
-        task = asyncio.create_task(database.run(Text("SELECT pg_sleep(60)")))
+        task = asyncio.create_task(database.run(query("SELECT pg_sleep(60)")))
         if moment == "reading":
             await wait_for(
                 place, "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND pid <> pg_backend_pid()"
@@ -166,18 +166,18 @@ async def test_errors_of_the_server_keep_the_connection(place: Place, make: Make
     database = make("watcher_plain", timeout=0.4)
     ((pid,),) = await database.run(WHO)
     with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
-        await database.run(Text("SELECT pg_sleep(60)"))
+        await database.run(query("SELECT pg_sleep(60)"))
     with pytest.raises(psycopg.errors.UndefinedTable):
-        await database.run(Text("SELECT * FROM nowhere"))
+        await database.run(query("SELECT * FROM nowhere"))
     async with await place.connect() as writer:
         await writer.execute("REVOKE SELECT ON orders FROM PUBLIC")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            await database.run(Text("SELECT * FROM orders"))
+            await database.run(query("SELECT * FROM orders"))
         await writer.execute("GRANT SELECT ON orders TO PUBLIC")
         await writer.execute("BEGIN")
         await writer.execute("LOCK TABLE orders")
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            await database.run(Text("SELECT * FROM orders"))
+            await database.run(query("SELECT * FROM orders"))
     assert await database.run(WHO) == [(pid,)]
 
 
@@ -291,7 +291,7 @@ async def test_the_server_is_restarted(define: Define, make: MakeDatabase) -> No
             conn_id=define("shop_restarted", host=str(server.directory), login="postgres", schema="postgres")
         )
         await database.openness()
-        reading = asyncio.create_task(database.run(Text("SELECT pg_sleep(60)")))
+        reading = asyncio.create_task(database.run(query("SELECT pg_sleep(60)")))
         await wait_for(Place(server, "postgres"), "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
         await asyncio.to_thread(server.stop)
         with pytest.raises(psycopg.OperationalError):
@@ -354,7 +354,7 @@ async def test_a_connection_that_was_changed_is_not_mixed(place: Place, define: 
     database = make(conn_id=define("shop_changed", login="watcher_stats", **fields), connections=2)
     async with database._leased().connection(5) as old:
         define("shop_changed", login="watcher_plain", **fields)
-        assert await database.run(Text("SELECT current_user::text")) == [("watcher_plain",)]
+        assert await database.run(query("SELECT current_user::text")) == [("watcher_plain",)]
     assert old.closed
 
 
