@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.exc import NoSuchModuleError
+
 from airflow_state_watchers.core.cut import Cut, Span
-from airflow_state_watchers.sources.sql_column import Column
-from airflow_state_watchers.sources.sql_dialects import dialect_of
-from airflow_state_watchers.sources.sql_statements import Predicate, Statements
 from airflow_state_watchers.tasks.refusal import InboxRefusal
 from airflow_state_watchers.tasks.window_connection import Names, ReadConnection, Rows
+from airflow_state_watchers.tasks.window_sql import Place, Predicate, Statements, dialect_of
 
 if TYPE_CHECKING:
     from airflow_state_watchers.tasks.windows import SqlWindow, Upper
@@ -41,8 +41,14 @@ def predicate_of(window: SqlWindow, alias: str | None, upper: Upper) -> Predicat
 
 
 def statements_of(window: SqlWindow, connection: ReadConnection) -> Statements:
-    column = Column(window.column_type or "", window.timezone)
-    return Statements(window.relation, dialect_of(connection.name), column)
+    try:
+        dialect = dialect_of(connection.name, connection.placeholder)
+    except NoSuchModuleError:
+        raise InboxRefusal(
+            f"{window}: SQLAlchemy knows no database {connection.name!r} here. Install its dialect where the tasks run "
+            "(Airflow's provider for it usually brings it)."
+        ) from None
+    return Statements(window.relation, dialect, window.column_type)
 
 
 def span_of(window: SqlWindow, upper: Upper, connection: ReadConnection) -> Span:
@@ -72,7 +78,7 @@ def _by_key(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names,
     with ReadConnection(window.conn_id, window.hook_params) as connection:
         statements, span = statements_of(window, connection), span_of(window, upper, connection)
         hidden = 1 + len(window.key_columns)
-        after: tuple[Any, ...] | None = None
+        after: Place | None = None
         while True:
             statement = statements.page(span, after, size + 1)
             names, rows = connection.read(statement.sql, statement.parameters)
@@ -85,7 +91,7 @@ def _by_key(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names,
             after = places[size - 1]
 
 
-def _check(window: SqlWindow, places: Sequence[tuple[Any, ...]], size: int) -> None:
+def _check(window: SqlWindow, places: Sequence[Place], size: int) -> None:
     keys = ", ".join(window.key_columns)
     if any(None in place for place in places):
         raise InboxRefusal(

@@ -16,7 +16,7 @@ from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.sources.sql_relation import Relation
 
 if TYPE_CHECKING:
-    from airflow_state_watchers.sources.sql_statements import Predicate
+    from airflow_state_watchers.tasks.window_sql import Predicate
 
 Upper: TypeAlias = Literal["window", "now"]
 DfType: TypeAlias = Literal["pandas", "polars", "arrow"]

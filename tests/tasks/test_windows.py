@@ -339,7 +339,9 @@ def test_rows_as_frames(database: Database, df_type: Any, keys: tuple[str, ...])
 @pytest.mark.parametrize("df_type", ["pandas", "polars", "arrow"])
 def test_frames_keep_what_only_a_late_row_has(shop: Database, df_type: Any) -> None:
     shop.run("CREATE TABLE orders (id integer, v integer, n integer, j jsonb)")
-    shop.run("""INSERT INTO orders SELECT n, n, CASE WHEN n > 150 THEN n END, '{"a": 1}' FROM generate_series(1, 199) n""")
+    shop.run(
+        """INSERT INTO orders SELECT n, n, CASE WHEN n > 150 THEN n END, '{"a": 1}' FROM generate_series(1, 199) n"""
+    )
     shop.run("""INSERT INTO orders VALUES (200, 200, 7, '{"b": 2}')""")
     (frame,) = shop.window("1", "999").frames(df_type=df_type)
     numbers, objects = (frame[name].to_pylist() if df_type == "arrow" else list(frame[name]) for name in ("n", "j"))
