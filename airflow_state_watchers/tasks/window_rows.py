@@ -70,11 +70,7 @@ def _streamed(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Name
 
 
 def _by_key(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names, Rows]]:
-    """Each page asks for one row more than it gives: the row that the next page begins with.
-
-    So keys that do not tell all rows apart, or that are NULL, are seen in the same statement that would go wrong by them: a row
-    which the next page would leave out follows right after the last one of this page.
-    """
+    """Each page asks for one row more than it gives: the one that the next page begins with."""
     with ReadConnection(window.conn_id, window.hook_params) as connection:
         statements, span = statements_of(window, connection), span_of(window, upper, connection)
         hidden = 1 + len(window.key_columns)
@@ -83,7 +79,10 @@ def _by_key(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names,
             statement = statements.page(span, after, size + 1)
             names, rows = connection.read(statement.sql, statement.parameters)
             places = [row[-hidden:] for row in rows]
-            _check(window, places, size)
+            _check_places(window, places, size)
+            if len(rows) > size and (after is None or places[size - 1][0] != after[0]):
+                statement = statements.null_keys(span, places[size - 1])
+                _check_no_nulls(window, connection.read(statement.sql, statement.parameters)[1])
             if rows:
                 yield names[:-hidden], [row[:-hidden] for row in rows[:size]]
             if len(rows) <= size:
@@ -91,15 +90,20 @@ def _by_key(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names,
             after = places[size - 1]
 
 
-def _check(window: SqlWindow, places: Sequence[Place], size: int) -> None:
-    keys = ", ".join(window.key_columns)
-    if any(None in place for place in places):
-        raise InboxRefusal(
-            f"{window}: the key columns {keys} are NULL in a row. Name key columns that are never NULL and tell all rows apart "
-            "(key_columns=... of the watcher), or none: then a window is read by one statement."
-        )
+def _check_places(window: SqlWindow, places: Sequence[Place], size: int) -> None:
+    """Raise if the page after this one would leave a row out: it begins after the last row's place, whose equal follows."""
+    _check_no_nulls(window, [place for place in places if None in place])
     if len(places) > size and places[size] == places[size - 1]:
         raise InboxRefusal(
-            f"{window}: the key columns {keys} do not tell all rows apart. Name more of them (key_columns=... of the watcher), or "
-            "none: then a window is read by one statement."
+            f"{window}: the key columns {', '.join(window.key_columns)} do not tell all rows apart. Name more of them "
+            "(key_columns=... of the watcher), or none: then a window is read by one statement."
+        )
+
+
+def _check_no_nulls(window: SqlWindow, found: Sequence[Any]) -> None:
+    """Raise if there is a row with a NULL in its key: it is neither before nor after any place, so a page could not reach it."""
+    if found:
+        raise InboxRefusal(
+            f"{window}: the key columns {', '.join(window.key_columns)} are NULL in a row. Name key columns that are never NULL "
+            "and tell all rows apart (key_columns=... of the watcher), or none: then a window is read by one statement."
         )

@@ -79,6 +79,12 @@ class Statements:
             query = query.where(self._follows(after))
         return self._compiled(query.order_by(*self._order).limit(limit))
 
+    def null_keys(self, span: Span, place: Place) -> Predicate:
+        """Return the statement that finds a row with the same value as at ``place``, and a key that is NULL."""
+        first, *keys = self._order
+        tied = self._select(span, [sa.literal_column("1").label("found")]).where(first == _bound(place[0]))
+        return self._compiled(tied.where(sa.or_(*(key.is_(None) for key in keys))).limit(1))
+
     def tiles(self, span: Span, n: int) -> Predicate:
         """Return the statement that cuts a span into ``n`` of equally many rows, and reads the least value of each."""
         numbered = self._select(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -15,6 +16,7 @@ import pytest
 from airflow.sdk import BaseHook
 
 from airflow_state_watchers import InboxError, SqlWindow
+from airflow_state_watchers.tasks.window_sql import Statements, dialect_of
 from tests.tasks.databases import Database, ids, read
 
 NAME = 'Order "x" %s; --'
@@ -102,6 +104,22 @@ def test_a_null_in_a_key_is_said(database: Database) -> None:
     with pytest.raises(InboxError, match=r"key column.* id .*NULL"):
         ids(database.window("1", "3"))
     assert len(read(database.window("1", "3", key_columns=()))) == 4
+
+
+def test_a_null_key_is_said_wherever_pages_end(database: Database) -> None:
+    database.run("CREATE TABLE orders (id integer, v integer)")
+    database.insert("orders", [(1, 1), (2, 1), (None, 1), (4, 1), (5, 2)])
+    for size in range(1, 6):
+        with pytest.raises(InboxError, match=r"key columns id are NULL in a row\. Name key columns"):
+            ids(database.window("1", "3"), size)
+
+
+def test_keys_that_do_not_tell_rows_apart_are_said_where_one_would_be_lost(database: Database) -> None:
+    database.run("CREATE TABLE orders (id integer, v integer)")
+    database.insert("orders", [(1, 1), (2, 1), (2, 1), (3, 1)])
+    assert ids(database.window("1", "3"), 3) == [1, 2, 2, 3]
+    with pytest.raises(InboxError, match=r"key columns id do not tell all rows apart\. Name more of them"):
+        ids(database.window("1", "3"), 2)
 
 
 UTC = timezone.utc
@@ -252,6 +270,19 @@ def test_a_large_window_takes_the_memory_of_a_page(shop: Database, keys: tuple[s
         top = max(top, process.memory_info().rss)
     assert count == 300_000
     assert top - before < 20e6  # all of it is some 120 MB
+
+
+def test_a_page_is_a_range_of_the_index(shop: Database) -> None:
+    shop.run("CREATE UNLOGGED TABLE orders (id integer, v timestamptz)")
+    shop.run("INSERT INTO orders SELECT n, to_timestamp(n / 10) FROM generate_series(1, 50000) n")
+    shop.run("CREATE UNIQUE INDEX ON orders (v, id); ANALYZE orders")
+    window = shop.window("1970-01-01 00:10:00+00", "1970-01-01 01:00:00+00", column_type="timestamptz")
+    made = Statements(window.relation, dialect_of("postgresql", "%s"), window.column_type)
+    page = made.page(window.span(), ("1970-01-01 00:20:00+00", "12005"), 100)
+    plan = "\n".join(line for (line,) in shop.connection.execute("EXPLAIN " + page.sql, page.parameters))
+    assert re.search(r"Index Cond: .*ROW\(v, id\) > ROW\(", plan), plan
+    assert "Sort" not in plan
+    assert "Filter" not in plan
 
 
 # predicate -----------------------------------------------------------------------------------------------------------
