@@ -112,7 +112,7 @@ class Statements:
             value = self._value(span.high)
             found.append(column <= value if span.high.after else column < value)
         if self._relation.where is not None:
-            found.append(sa.literal_column(f"({self._relation.where})"))
+            found.append(sa.literal_column(f"({_ended(self._relation.where)})"))
         return found if span.low or span.high else [column.is_not(None), *found]
 
     def _value(self, cut: Cut) -> Any:
@@ -153,9 +153,14 @@ def _bound(value: Any) -> Any:
     return sa.bindparam(None, value, type_=sa.types.NullType())
 
 
+def _ended(text: str) -> str:
+    """Return the author's SQL so that a comment at its end hides nothing that follows."""
+    return f"{text}\n" if "--" in text or "#" in text else text
+
+
 def _from(relation: Relation, dialect: Dialect, columns: Sequence[Any]) -> Any:
     if relation.sql is not None:
-        text = sa.text(relation.sql.replace(":", "\\:"))  # nothing in it is a parameter
+        text = sa.text(_ended(relation.sql).replace(":", "\\:"))  # nothing in it is a parameter
         return text.columns(*columns).subquery("t")
     *outer, name = relation.table
     schema = sa.quoted_name(".".join(map(dialect.identifier_preparer.quote, outer)), quote=False) if outer else None

@@ -98,6 +98,13 @@ def test_a_query_and_a_condition(database: Database) -> None:
     assert read(window) == [{"id": i, "v": 2 * i, "t": "a%b"} for i in (2, 4, 5)]
 
 
+def test_comments_hide_nothing(database: Database) -> None:
+    orders(database, [1, 2, 3, 4])
+    window = database.window("2", "4", where="id < 9 -- all of them")
+    assert ids(window) == [2, 3]
+    assert ids(database.window("2", "4", table=None, sql="SELECT * FROM orders -- all of them")) == [2, 3]
+
+
 def test_a_null_in_a_key_is_said(database: Database) -> None:
     database.run("CREATE TABLE orders (id integer, v integer)")
     database.insert("orders", [(1, 1), (None, 1), (None, 2), (4, 2)])
