@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 Names: TypeAlias = tuple[str, ...]
 Rows: TypeAlias = list[tuple[Any, ...]]
-Parameters: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
+Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
 
 _PG_TYPES = ("date", "timestamp", "timestamptz")
 _READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "mysql": "SET SESSION TRANSACTION READ ONLY"}

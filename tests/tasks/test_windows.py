@@ -16,7 +16,8 @@ import pytest
 from airflow.sdk import BaseHook
 
 from airflow_state_watchers import InboxError, SqlWindow
-from airflow_state_watchers.tasks.window_sql import Statements, dialect_of
+from airflow_state_watchers.sources.sql_statements import Place
+from airflow_state_watchers.tasks.window_sql import WindowStatements
 from tests.tasks.databases import Database, ids, read
 
 NAME = 'Order "x" %s; --'
@@ -284,9 +285,9 @@ def test_a_page_is_a_range_of_the_index(shop: Database) -> None:
     shop.run("INSERT INTO orders SELECT n, to_timestamp(n / 10) FROM generate_series(1, 50000) n")
     shop.run("CREATE UNIQUE INDEX ON orders (v, id); ANALYZE orders")
     window = shop.window("1970-01-01 00:10:00+00", "1970-01-01 01:00:00+00", column_type="timestamptz")
-    made = Statements(window.relation, dialect_of("postgresql", "%s"), window.column_type)
-    page = made.page(window.span(), ("1970-01-01 00:20:00+00", "12005"), 100)
-    plan = "\n".join(line for (line,) in shop.connection.execute("EXPLAIN " + page.sql, page.parameters))
+    made = WindowStatements.of(window.relation, "postgresql", "%s", window.column_type)
+    page = made.page(window.span(), Place("1970-01-01 00:20:00+00", ("12005",)), 100)
+    plan = "\n".join(line for (line,) in shop.connection.execute("EXPLAIN " + page.text, page.parameters))
     assert re.search(r"Index Cond: .*ROW\(v, id\) > ROW\(", plan), plan
     assert "Sort" not in plan
     assert "Filter" not in plan
