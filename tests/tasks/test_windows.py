@@ -314,6 +314,14 @@ def test_a_predicate_loads_a_window_by_sql(database: Database) -> None:
     assert database.run("SELECT count(*) FROM copy") == [(4,)]
 
 
+def test_a_statement_may_have_parameters_of_its_own(shop: Database) -> None:
+    orders(shop, [1, 2, 3, 4, 5])
+    p = shop.window("2", "5").predicate()
+    hook: Any = cast(Any, BaseHook.get_connection("shop")).get_hook()
+    parameters = {**cast("dict[str, Any]", p.parameters), "most": 3}
+    assert hook.get_records(f"SELECT id FROM orders WHERE {p.sql} AND id <= %(most)s", parameters) == [(2,), (3,)]
+
+
 # split ---------------------------------------------------------------------------------------------------------------
 
 
