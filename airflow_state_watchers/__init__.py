@@ -1,4 +1,5 @@
-"""Watchers for Apache Airflow that turn what is new at a source into asset events, and an inbox that reads them.
+"""Watchers for Apache Airflow that turn what is new at a source into asset events, an inbox that reads them, and operators
+whose job outlives their worker.
 
 The names below are the public surface, together with :mod:`airflow_state_watchers.testing`; everything else is private.
 
@@ -14,6 +15,10 @@ from typing import TYPE_CHECKING
 from airflow_state_watchers.exceptions import (
     CheckpointError,
     InboxError,
+    JobError,
+    JobFailed,
+    JobGone,
+    JobStatusTimeout,
     SourceDenied,
     SourceError,
     SourceMissing,
@@ -23,6 +28,7 @@ from airflow_state_watchers.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from airflow_state_watchers.operators.resumable import ResumableJobMixin
     from airflow_state_watchers.tasks.events import WatcherEvent
     from airflow_state_watchers.tasks.inbox import Inbox
     from airflow_state_watchers.tasks.objects import S3Object
@@ -37,6 +43,11 @@ __all__ = [
     "CheckpointError",
     "Inbox",
     "InboxError",
+    "JobError",
+    "JobFailed",
+    "JobGone",
+    "JobStatusTimeout",
+    "ResumableJobMixin",
     "S3Object",
     "S3PrefixWatermarkTrigger",
     "SourceDenied",
@@ -52,6 +63,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "ResumableJobMixin": "airflow_state_watchers.operators.resumable",
     "Inbox": "airflow_state_watchers.tasks.inbox",
     "S3Object": "airflow_state_watchers.tasks.objects",
     "SqlUpdatedAtTrigger": "airflow_state_watchers.triggers.sql",

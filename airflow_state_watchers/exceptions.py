@@ -9,7 +9,11 @@
     │   ├── SourceMissing                              ... it does not exist
     │   └── SourceUnavailable                          ... for now
     ├── CheckpointError                                stored state cannot be read or belongs to another source
-    └── InboxError                                     an inbox cannot be opened as asked
+    ├── InboxError                                     an inbox cannot be opened as asked
+    └── JobError                                       a resumable job cannot be gone on with
+        ├── JobGone                                    ... the service knows it no more
+        ├── JobFailed                                  ... it has failed
+        └── JobStatusTimeout                           ... it was waited for long enough, and still runs
 """
 
 from __future__ import annotations
@@ -49,3 +53,22 @@ class CheckpointError(StateWatcherError):
 
 class InboxError(StateWatcherError):
     """An inbox cannot be opened or read as asked. Raised so that it burns no retries, unless another try may help."""
+
+
+class JobError(StateWatcherError):
+    """A resumable job cannot be gone on with. The message names the job."""
+
+
+class JobGone(JobError):
+    """The service knows the job no more. An operator's ``get_job_status`` raises it to say so.
+
+    No other error of a status look-up means that a job is gone: a job that cannot be looked at may be running.
+    """
+
+
+class JobFailed(JobError):
+    """The job has ended without success. The next try starts another one."""
+
+
+class JobStatusTimeout(JobError):
+    """``status_timeout`` has passed. The job still runs and is remembered; the next try waits for it again."""

@@ -12,6 +12,8 @@
         with harness.task():
             load.function()  # what the DAG's @task does, with Inbox(orders) in it
 
+:class:`JobHarness` does the same for a resumable operator: it dies where you say, and is tried again.
+
 A watcher is driven through Airflow's own shared-stream manager, so what delivers here is what delivers in a triggerer.
 """
 
@@ -32,6 +34,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 
 from airflow_state_watchers.doubles import FrozenClock, InMemoryManifests, InMemorySource, InMemoryStore
 from airflow_state_watchers.exceptions import StateWatcherError
+from airflow_state_watchers.job_harness import JobHarness
 from airflow_state_watchers.ports import Clock, StateStore
 from airflow_state_watchers.row_doubles import InMemoryTable
 from airflow_state_watchers.tasks.doubles import InMemoryAirflow
@@ -270,6 +273,7 @@ __all__ = [
     "InMemorySource",
     "InMemoryStore",
     "InMemoryTable",
+    "JobHarness",
     "Recorded",
     "WatcherHarness",
     "inbox",

@@ -1,0 +1,1 @@
+"""Operators whose job outlives their worker."""

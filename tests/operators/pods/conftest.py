@@ -1,0 +1,41 @@
+"""A fake Kubernetes API and the official client for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes
+import pytest
+from kubernetes.stream.ws_client import WSClient
+
+from tests.operators.kubernetes_api import KubernetesApi
+
+
+@pytest.fixture(autouse=True)
+def closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The official client forgets the socket of an exec that the server has ended; its warning would be ours."""
+    close = WSClient.close
+
+    def close_socket(self: Any, **kwargs: Any) -> None:
+        close(self, **kwargs)
+        self.sock.shutdown()
+
+    monkeypatch.setattr(WSClient, "close", close_socket)
+
+
+@pytest.fixture
+def kube() -> Iterator[KubernetesApi]:
+    api = KubernetesApi()
+    yield api
+    api.stop()
+
+
+@pytest.fixture
+def core(kube: KubernetesApi) -> Iterator[kubernetes.client.CoreV1Api]:
+    configuration = kubernetes.client.Configuration(host=kube.url)
+    configuration.retries = False
+    with kubernetes.client.ApiClient(configuration) as client:
+        yield kubernetes.client.CoreV1Api(client)
+        # The client's own end does not close its connections.
+        client.rest_client.pool_manager.clear()
