@@ -47,7 +47,8 @@ class KubernetesApi:
     pods: Pods = field(default_factory=Pods)
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
-    on_request: Callable[[str], None] | None = None
+    on_done: Callable[[str], None] | None = None
+    """Called with ``METHOD /path`` when a request has been carried out and its answer not been sent."""
 
     def __post_init__(self) -> None:
         self.cluster = Cluster(self.pods)
@@ -115,8 +116,6 @@ class _Handler(BaseHTTPRequestHandler):
         query = parse_qs(split.query, keep_blank_values=True)
         sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.api.requests.append(f"{method} {self.path}")
-        if self.api.on_request:
-            self.api.on_request(f"{method} {self.path}")
         fault = self.api.fault(f"{method} {self.path}")
         try:
             if fault and not fault.lost:
@@ -126,6 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = _refusal(refused)
             self.reply(json.dumps(answer).encode(), code=refused.code)
             return
+        if self.api.on_done:
+            self.api.on_done(f"{method} {self.path}")
         if fault:
             self.close_connection = True
         elif answer is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,8 +26,17 @@ def closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def kube() -> Iterator[KubernetesApi]:
+def kube(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesApi]:
+    """The API, which the connection ``kubernetes_default`` leads to."""
     api = KubernetesApi()
+    config = {
+        "clusters": [{"name": "fake", "cluster": {"server": api.url}}],
+        "users": [{"name": "anyone", "user": {}}],
+        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "anyone", "namespace": "default"}}],
+        "current-context": "fake",
+    }
+    connection = {"conn_type": "kubernetes", "extra": {"kube_config": json.dumps(config)}}
+    monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", json.dumps(connection))
     yield api
     api.stop()
 
