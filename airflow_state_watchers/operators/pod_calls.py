@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
 from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import KubernetesApiException, generic_api_retry
+from kubernetes import watch
 from kubernetes.client import ApiException, V1DeleteOptions, V1Preconditions
 from kubernetes.client import models as k8s
 from urllib3.exceptions import HTTPError
@@ -52,6 +53,22 @@ class PodCalls:
     def find(self, namespace: str, selector: str) -> list[k8s.V1Pod]:
         """The pods that the labels choose, the best first."""
         return chosen(self._client.list_namespaced_pod(namespace, label_selector=selector).items)
+
+    def changes(self, pod: k8s.V1Pod, *, seconds: int) -> Iterator[tuple[bool, k8s.V1Pod]]:
+        """This pod after each change since it was as given, for some seconds; with the last, of its deletion, ``True``."""
+        events = watch.Watch().stream(
+            self._client.list_namespaced_pod,
+            pod.metadata.namespace,
+            field_selector=f"metadata.name={pod.metadata.name}",
+            resource_version=pod.metadata.resource_version,
+            timeout_seconds=seconds,
+        )
+        for event in events:
+            if event["object"].metadata.uid == pod.metadata.uid:
+                gone = event["type"] == "DELETED"
+                yield gone, event["object"]
+                if gone:
+                    return
 
     def create(self, request: k8s.V1Pod, token: str) -> k8s.V1Pod:
         """Create the pod. One that is there already under its name is taken for it if it has the token, and else refused."""

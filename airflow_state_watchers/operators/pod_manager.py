@@ -6,8 +6,14 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from airflow.providers.cncf.kubernetes.utils.pod_manager import PodManager, PodPhase, XComRetrievalError
+from airflow.providers.cncf.kubernetes.utils.pod_manager import (
+    PodCommandException,
+    PodManager,
+    PodPhase,
+    XComRetrievalError,
+)
 from airflow.providers.cncf.kubernetes.utils.xcom_sidecar import PodDefaults
+from kubernetes.client import ApiException
 from kubernetes.client import models as k8s
 
 from airflow_state_watchers.core.log_position import NOTHING_SHOWN, LogPosition, unseen
@@ -37,14 +43,15 @@ class ShownLog:
         return None if shown == NOTHING_SHOWN else max(1, int(time.time()) - shown.at // 1_000_000_000 + _CLOCKS_APART)
 
     def unseen(self, container: str, lines: Iterable[bytes]) -> Iterator[bytes]:
+        before: LogPosition | None = None
         given: LogPosition | None = None
         try:
             for line, position in unseen(lines, self._shown.get(container, NOTHING_SHOWN)):
                 # The provider shows a line once it has the next one: of two that were given, the first has been shown.
-                if given is not None:
-                    self._move(container, given)
+                if before is not None:
+                    self._move(container, before)
                     self._save_if_due()
-                given = position
+                before, given = given, position
                 yield line
         finally:
             if given is not None:
@@ -76,17 +83,20 @@ class ResumingPodManager(PodManager):
     def delete_pod(self, pod: k8s.V1Pod) -> None:
         self._calls.delete(identifier_of(pod))
 
-    def extract_xcom_json(self, pod: k8s.V1Pod) -> str:
-        # Called just before the sidecar is told to go, after which nobody can ask again.
-        text = str(super().extract_xcom_json(pod))
-        self._watched.remember_xcom(text)
-        return text
-
-    def extract_xcom(self, pod: k8s.V1Pod, **kwargs: Any) -> str:
+    def extract_xcom(self, pod: k8s.V1Pod, *, ignore_kill_failure: bool = True) -> str:
+        """Fetch the XCom and store it, and only then tell the sidecar to go, after which nobody can fetch it again."""
         kept = self._watched.xcom()
         if kept is not None and not self.container_is_running(pod, PodDefaults.SIDECAR_CONTAINER_NAME):
             return kept
-        return str(super().extract_xcom(pod, **kwargs))
+        text = str(self.extract_xcom_json(pod))
+        self._watched.remember_xcom(text)
+        try:
+            self.extract_xcom_kill(pod)
+        except (PodCommandException, ApiException) as error:
+            if not ignore_kill_failure:
+                raise
+            self.log.warning("pod %s: its XCom sidecar runs on: %s", self._watched.identifier, error)
+        return text
 
     def await_xcom_sidecar_container_start(self, pod: k8s.V1Pod, *args: Any, **kwargs: Any) -> None:
         if self._watched.xcom() is not None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
-from kubernetes import watch
 from kubernetes.client import models as k8s
 
 from airflow_state_watchers.core.resume import id_of
@@ -73,7 +72,7 @@ class PodSession:
         self.watched = None
         self._base = base_of(self._operator, request)
         pod = self._run.obtain(request, self._finder(request.metadata.namespace))
-        self._watch(identifier_of(pod))
+        self._watch(pod)
         return pod
 
     def look_again(self) -> PodLook:
@@ -86,11 +85,11 @@ class PodSession:
         identifier = self._memory.identifier(external_id)
         look = self._finder(identifier.namespace).look(identifier, record)
         if look.pod is not None:
-            self._watch(identifier_of(look.pod))
+            self._watch(look.pod)
         return look
 
-    def _watch(self, identifier: PodIdentifier) -> None:
-        self.watched = WatchedPod(identifier, self._memory, self._base, self.stop)
+    def _watch(self, pod: k8s.V1Pod) -> None:
+        self.watched = WatchedPod(pod, self._memory, self._calls, self._base, self.stop)
         vars(self._operator).pop("pod_manager", None)
 
     def _finder(self, namespace: str) -> PodFinder:
@@ -124,20 +123,11 @@ class PodSession:
     def _changed(self, pod: k8s.V1Pod) -> k8s.V1Pod | None:
         assert self.watched is not None
         self.stop.check()
-        stream = watch.Watch().stream(
-            self._client().list_namespaced_pod,
-            pod.metadata.namespace,
-            field_selector=f"metadata.name={pod.metadata.name}",
-            resource_version=pod.metadata.resource_version,
-            timeout_seconds=min(max(1, int(self._operator._pod_pause())), _LONGEST_WATCH),
-        )
+        seconds = min(max(1, int(self._operator._pod_pause())), _LONGEST_WATCH)
         try:
-            for event in stream:
-                if event["object"].metadata.uid != pod.metadata.uid:
-                    continue
-                # The event of a deletion, too, has the pod as it was at last.
-                seen = self.watched.see(event["object"])
-                return self.watched.missing("it was deleted") if event["type"] == "DELETED" else seen
+            for gone, changed in self._calls.changes(pod, seconds=seconds):
+                seen = self.watched.see(changed)
+                return self.watched.missing("it was deleted") if gone else seen
         except NO_ANSWER:
             # Not allowed, or from before the history that is kept: then by looks alone.
             self.pause()

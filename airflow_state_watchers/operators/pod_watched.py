@@ -7,8 +7,9 @@ from collections.abc import Callable
 from kubernetes.client import ApiException
 from kubernetes.client import models as k8s
 
+from airflow_state_watchers.operators.pod_calls import NO_ANSWER, PodCalls
 from airflow_state_watchers.operators.pod_memory import PodMemory
-from airflow_state_watchers.operators.pod_outcome import PodIdentifier, loss_of, outcome_of
+from airflow_state_watchers.operators.pod_outcome import identifier_of, loss_of, outcome_of
 from airflow_state_watchers.operators.stopping import Stop
 
 
@@ -19,13 +20,15 @@ class TakenAway(Exception):
 class WatchedPod:
     """One pod, by its uid. ``collected`` says that it ended, that this was seen, and that its object is no more."""
 
-    def __init__(self, identifier: PodIdentifier, memory: PodMemory, base: str, stop: Stop) -> None:
-        self.identifier = identifier
+    def __init__(self, pod: k8s.V1Pod, memory: PodMemory, calls: PodCalls, base: str, stop: Stop) -> None:
+        self.identifier = identifier_of(pod)
         self.collected = False
+        self._last = pod
         self._memory = memory
+        self._calls = calls
         self._base = base
         self._stop = stop
-        self._outcome = memory.outcome(identifier)
+        self._outcome = memory.outcome(self.identifier)
 
     def read(self, ask: Callable[[], k8s.V1Pod]) -> k8s.V1Pod:
         """Look at the pod. Raises :class:`TakenAway` if it was taken away, or its name is another pod's by now."""
@@ -44,6 +47,7 @@ class WatchedPod:
         """Take in one look at this pod."""
         if why := loss_of(pod, self._base):
             raise TakenAway(f"pod {self.identifier}: taken away ({why}), so that its end says nothing of its work")
+        self._last = pod
         outcome = outcome_of(pod, self._base)
         if outcome is not None and outcome != self._outcome:
             self._memory.remember_outcome(outcome)
@@ -53,9 +57,21 @@ class WatchedPod:
     def missing(self, why: str) -> k8s.V1Pod:
         """The pod is not there: return it as it ended, if that was ever seen."""
         if self._outcome is None:
+            self._recall()
+        if self._outcome is None:
             raise TakenAway(f"pod {self.identifier}: {why}")
         self.collected = True
         return self._outcome.as_pod(self._base)
+
+    def _recall(self) -> None:
+        """Ask for the changes since the last look, of which the API server keeps those of some minutes: how did it end?"""
+        if self._last.metadata.resource_version is None:
+            return
+        try:
+            for _, changed in self._calls.changes(self._last, seconds=1):
+                self.see(changed)
+        except NO_ANSWER:
+            return  # Not allowed, or too long ago.
 
     def xcom(self) -> str | None:
         """The text that was fetched from the XCom sidecar, by this try or an earlier one."""

@@ -47,6 +47,8 @@ class KubernetesApi:
     pods: Pods = field(default_factory=Pods)
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    on_begin: Callable[[str], None] | None = None
+    """Called with ``METHOD /path`` when a request has come."""
     on_done: Callable[[str], None] | None = None
     """Called with ``METHOD /path`` when a request has been carried out and its answer not been sent."""
 
@@ -116,6 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
         query = parse_qs(split.query, keep_blank_values=True)
         sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.api.requests.append(f"{method} {self.path}")
+        if self.api.on_begin:
+            self.api.on_begin(f"{method} {self.path}")
         fault = self.api.fault(f"{method} {self.path}")
         try:
             if fault and not fault.lost:

@@ -112,6 +112,10 @@ class Cluster:
         with self.pods.changed:
             return sorted(name for namespace, name in self.pods.held if namespace == self.namespace)
 
+    def newest(self) -> str:
+        with self.pods.changed:
+            return str(max(self.pods.held.values(), key=lambda pod: self.pods.created.index(pod))["metadata"]["name"])
+
     def _uid(self, name: str) -> str:
         return str(self.pods.live(self.namespace, name)["metadata"]["uid"])
 

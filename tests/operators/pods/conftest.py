@@ -8,6 +8,7 @@ from typing import Any
 
 import kubernetes
 import pytest
+from airflow.providers.cncf.kubernetes import kubernetes_helper_functions
 from kubernetes.stream.ws_client import WSClient
 
 from tests.operators.kubernetes_api import KubernetesApi
@@ -23,6 +24,12 @@ def closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
         self.sock.shutdown()
 
     monkeypatch.setattr(WSClient, "close", close_socket)
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider repeats a request that failed after one second, two, four and so on."""
+    monkeypatch.setattr(kubernetes_helper_functions, "_default_wait", lambda _: 0.0)
 
 
 @pytest.fixture

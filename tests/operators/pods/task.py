@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,6 +16,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from kubernetes.client.rest import RESTClientObject
+from kubernetes.stream import ws_client
 
 
 class Killed(BaseException):
@@ -33,6 +34,8 @@ class Death:
     at: int | None = None
     match: str | None = None
     after: bool = False
+    instead: Callable[[], None] | None = None
+    """Called first, as the handler of a SIGTERM is; if it returns, the process has until it follows a log."""
     calls: list[str] = field(default_factory=list)
     dead: bool = False
 
@@ -42,10 +45,14 @@ class Death:
             raise Killed
         self.calls.append(what)
         due = len(self.calls) == self.at or (self.match is not None and bool(re.search(self.match, what)))
-        if due and not self.after:
+        if due and not self.after and not self.instead:
             self.die()
         yield
-        if due:
+        if due and self.instead:
+            handler, self.instead = self.instead, None
+            self.match, self.after = "GET .*/log", False
+            handler()
+        elif due:
             self.die()
 
     def die(self) -> None:
@@ -55,17 +62,31 @@ class Death:
     @contextmanager
     def over_client(self) -> Iterator[None]:
         """Let the official client's requests pass here."""
-        request = RESTClientObject.request
+        request, connect = RESTClientObject.request, ws_client.create_websocket
 
         def counted(client: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
             with self.call(f"{method} {url}"):
-                return request(client, method, url, *args, **kwargs)
+                answers.append(request(client, method, url, *args, **kwargs))
+                return answers[-1]
 
+        def connected(configuration: Any, url: str, headers: Any = None) -> Any:
+            with self.call(f"EXEC {url}"):
+                streams.append(connect(configuration, url, headers))
+                return streams[-1]
+
+        answers: list[Any] = []
+        streams: list[Any] = []
         RESTClientObject.request = counted
+        ws_client.create_websocket = connected
         try:
             yield
         finally:
             RESTClientObject.request = request
+            ws_client.create_websocket = connect
+            for answer in answers:
+                answer.close()
+            for stream in streams:
+                stream.shutdown()
 
 
 @dataclass
@@ -122,12 +143,12 @@ class Task:
         )
         return {"ti": ti, "run_id": "r1", "dag": operator.dag, "task_state_store": self.store, "task": operator}
 
-    def run(self, death: Death | None = None, *, build: dict[str, Any] | None = None) -> Any:
+    def run(self, death: Death | None = None, *, operator: Any = None) -> Any:
         """One more try, by a process of its own as far as memory goes; returns what it returns."""
         self.try_number += 1
         self.store.death = death = death or Death()
         with death.over_client():
-            return self.call(self.build(**(build or {})))
+            return self.call(operator or self.build())
 
     def killed(self, death: Death) -> None:
         """One more try, which dies."""
