@@ -369,6 +369,22 @@ def test_a_job_that_is_not_to_be_cancelled_is_left(kind: type[Job], policy: bool
     assert "job 'j' is left running: it is not to be cancelled" in lines
 
 
+def test_a_job_that_could_not_be_looked_at_yet_is_cancelled_too() -> None:
+    class StoppedWaiting(Cancellable):
+        def get_job_status(self, external_id: Any, context: Any) -> str:
+            if len(self.looks) > 2:
+                self.on_kill()
+            return super().get_job_status(external_id, context)
+
+    operator = job(StoppedWaiting, says=("RUNNING", OSError("down")))
+    harness = JobHarness(operator)
+    harness.run(crash_at="after get_job_status")
+    harness.server_state = "failed"
+    with pytest.raises(ToldToStop):
+        harness.retry()
+    assert operator.cancelled == ["j"]
+
+
 def test_a_server_that_does_not_answer_leaves_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = job(Stopped, says=("RUNNING",))
     lines = listen(operator)
