@@ -49,6 +49,8 @@ class Standing:
     decision: ResumeDecision
     token: str
     identity: Mapping[str, str] | None
+    changed: list[str]
+    """Fields of the request that are not what they were when the job was submitted."""
 
 
 class JobRun:
@@ -118,6 +120,10 @@ class JobRun:
             self._telemetry.decided(
                 span, standing.decision, external_id=standing.external_id, phase=look.phase, status=look.status
             )
+        if standing.changed:
+            self._say_what_changed(standing)
+        if standing.external_id is not None:
+            self._external_id = standing.external_id  # the one to cancel, if we are told to stop now
         return standing
 
     def _standing(self) -> Standing:
@@ -131,18 +137,19 @@ class JobRun:
         else:
             look, external_id = self._wait.search(record.token)
         identity = self._identity()
+        changed = drifted(None if record is None else record.identity, identity)
         now = Circumstances(
             external_id=external_id if known else None,
             found=not known and external_id is not None,
             max_tries=self._ti.max_tries,
             on_clear=self._policies.on_clear,
-            same_job=self._is_same_job(record, identity),
+            same_job=not changed,
             can_cancel=self._policies.cancel_on_kill and self._operator._overrides("cancel_job"),
             max_resubmits=self._policies.max_resubmits,
         )
         decision = resolve_reconnect(record, look.phase, now)
         token = self._token(record, now, decision, is_record_of_job=not known or _is_of(record, external_id))
-        return Standing(record, stored, external_id, look, now, decision, token, identity)
+        return Standing(record, stored, external_id, look, now, decision, token, identity, changed)
 
     def _token(
         self, record: JobRecord | None, now: Circumstances, decision: ResumeDecision, *, is_record_of_job: bool
@@ -157,14 +164,10 @@ class JobRun:
             return None
         return digests_of(self._operator.job_identity(self._context))
 
-    def _is_same_job(self, record: JobRecord | None, identity: Mapping[str, str] | None) -> bool:
-        fields = drifted(None if record is None else record.identity, identity)
-        if not fields:
-            return True
-        cleared = is_cleared(record, self._ti.max_tries)
+    def _say_what_changed(self, standing: Standing) -> None:
+        cleared = is_cleared(standing.record, self._ti.max_tries)
         effect = "so its job is not used again" if cleared else "which a retry does not mind"
-        self._operator.log.info("the request has changed in %s, %s", ", ".join(fields), effect)
-        return False
+        self._operator.log.info("the request has changed in %s, %s", ", ".join(standing.changed), effect)
 
     def _take_up(self, standing: Standing) -> None:
         """Have the job that this try waits for or collects, its id stored, and say so to the operator."""

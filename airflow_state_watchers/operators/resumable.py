@@ -77,8 +77,6 @@ class ResumableJobMixin(UpstreamMixin):
         The first line that it logs begins with ``resumable: token=``.
         """
         store = context.get("task_state_store") if self.durable else None
-        if self.durable and store is None:
-            self.log.warning("there is no task state store in the context: a job is not found again by the next try")
         policies, stop = policies_of(self), Stop()
         self._job_stop, self._job_wait = stop, JobWait(self, context, policies, stop)
         try:
@@ -96,6 +94,8 @@ class ResumableJobMixin(UpstreamMixin):
     def _without_store(self, context: Context) -> Any:
         self.job_token = str(uuid.uuid4())
         self.log.info("resumable: token=%s, decision=SUBMIT, not durable", self.job_token)
+        if self.durable:
+            self.log.warning("there is no task state store in the context: the next try does not find this job")
         external_id = self.submit_job(context)
         self.on_job_attached(external_id, context)
         self.poll_until_complete(external_id, context)
