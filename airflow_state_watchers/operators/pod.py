@@ -6,14 +6,19 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout
-from kubernetes.client import ApiException
+
+try:
+    from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+except ImportError as error:
+    raise ImportError(
+        "Resumable pods need the Kubernetes provider. Install airflow-provider-state-watchers[cncf-kubernetes]."
+    ) from error
 
 from airflow_state_watchers.core.resume import JobPhase, OnClear
-from airflow_state_watchers.exceptions import PodFailed
-from airflow_state_watchers.operators.pod_calls import NO_ANSWER
+from airflow_state_watchers.exceptions import JobError, PodFailed
+from airflow_state_watchers.operators.pod_calls import NO_ANSWER, passes, status_of
 from airflow_state_watchers.operators.pod_hardening import HardenedSteps
 from airflow_state_watchers.operators.pod_outcome import PodIdentifier, exit_of, identifier_of, outcome_of, phase_of
 from airflow_state_watchers.operators.pod_session import PodSession, base_of
@@ -26,8 +31,6 @@ if TYPE_CHECKING:
     from kubernetes.client import models as k8s
 
 T = TypeVar("T")
-
-_PASSES = frozenset({401, 404, 408, 429})
 
 
 class PodResumeMixin(HardenedSteps):
@@ -59,6 +62,7 @@ class PodResumeMixin(HardenedSteps):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        _check(cls)
         order = cls.__mro__
         if BaseOperator in order and order.index(BaseOperator) < order.index(PodResumeMixin):
             raise TypeError(
@@ -123,7 +127,7 @@ class PodResumeMixin(HardenedSteps):
             except NO_ANSWER as error:
                 # A pod that is there and of which something else is not: no look at the pod will change that.
                 pod = None if session.watched is None else session.watched.identifier
-                if not _passes(error) or (_status_of(error) == 404 and missed == pod):
+                if not passes(error) or (status_of(error) == 404 and missed == pod):
                     raise
                 missed = pod
                 self.log.warning("no answer from Kubernetes: %s. Waiting; the pod is not given up.", error)
@@ -141,13 +145,22 @@ class PodResumeMixin(HardenedSteps):
         return interval.total_seconds() if isinstance(interval, timedelta) else float(interval)
 
 
-def _status_of(error: Exception) -> int | None:
-    return error.status if isinstance(error, ApiException) else None
+def _check(cls: type[PodResumeMixin]) -> None:
+    """Raise :class:`JobError` that names the policy that is wrong."""
+    interval = cls.status_interval
+    seconds: Any = interval.total_seconds() if isinstance(interval, timedelta) else interval
+    for name, right, wanted in (
+        ("on_clear", cls.on_clear in ("rerun", "reuse"), "'rerun' or 'reuse'"),
+        ("max_pod_losses", _is_count(cls.max_pod_losses), "a whole number of at least 0"),
+        ("cancel_on_kill", isinstance(cls.cancel_on_kill, bool), "True or False"),
+        ("status_interval", isinstance(seconds, (int, float)) and seconds > 0, "seconds or a timedelta above zero"),
+    ):
+        if not right:
+            raise JobError(f"{cls.__name__}.{name} = {getattr(cls, name)!r}: give {wanted}")
 
 
-def _passes(error: Exception) -> bool:
-    status = _status_of(error)
-    return status is None or status in _PASSES or status >= 500
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 class ResumablePodOperator(PodResumeMixin, KubernetesPodOperator):  # type: ignore[misc]

@@ -24,6 +24,19 @@ _SUFFIX = re.compile(r"-[a-z0-9]{8}$")
 _LONGEST = 63
 
 
+_PASSES = frozenset({401, 403, 404, 408, 429})
+
+
+def status_of(error: BaseException | None) -> int | None:
+    return error.status if isinstance(error, ApiException) else None
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether a request without an answer may get one later: nothing to fail for, and no reason to give the pod up."""
+    status = status_of(error)
+    return isinstance(error, NO_ANSWER) and (status is None or status in _PASSES or status >= 500)
+
+
 class PodCalls:
     """Requests by the operator's client of the moment, which it may renew.
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import KubernetesApiException
 from airflow.sdk.exceptions import AirflowTaskTimeout
+from kubernetes.client import ApiException
 
 from airflow_state_watchers.core.resume import JobPhase
 from airflow_state_watchers.exceptions import PodFailed
-from airflow_state_watchers.operators.pod_calls import NO_ANSWER
+from airflow_state_watchers.operators.pod_calls import passes
 from airflow_state_watchers.operators.pod_session import PodSession
 from airflow_state_watchers.operators.pod_watched import TakenAway
 from airflow_state_watchers.operators.stopping import ToldToStop
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from kubernetes.client import models as k8s
 
-_NOT_THE_END = (TakenAway, ToldToStop, AirflowTaskTimeout, *NO_ANSWER)
+_NOT_THE_END = (TakenAway, ToldToStop, AirflowTaskTimeout)
 """Errors that say nothing of the pod's end, so that upstream's clean-up, which deletes it, is not for them."""
 
 
@@ -34,14 +35,14 @@ class HardenedSteps:
         pod: k8s.V1Pod
         do_xcom_push: bool
         extract_xcom: Any
+        base_container_name: str
         _in_session: Any
+        _pod_pause: Any
 
     @cached_property
     def pod_manager(self) -> Any:
         session = self._pod_session
-        if session is None or session.watched is None:
-            return super().pod_manager  # type: ignore[misc]
-        return session.manager()
+        return super().pod_manager if session is None else session.manager()  # type: ignore[misc]
 
     def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Context) -> k8s.V1Pod:
         if self._pod_session is None:
@@ -59,7 +60,14 @@ class HardenedSteps:
         if self._is_collected(pod):
             self.log.info("pod %s was seen to end and is gone, and what was left of its log with it", pod.metadata.name)
             return
-        super().await_pod_completion(pod)  # type: ignore[misc]
+        try:
+            super().await_pod_completion(pod)  # type: ignore[misc]
+        except ApiException as error:
+            if self._pod_session is None or error.status != 403:
+                raise
+            # A log that may not be read is no reason to stop the work. If it is the pod that may not be read, this waits.
+            self.log.warning("pod %s: no permission to read its log; going on without it", pod.metadata.name)
+            self.pod_manager.await_container_completion(pod, self.base_container_name, self._pod_pause())
 
     def _is_collected(self, pod: k8s.V1Pod) -> bool:
         session = self._pod_session
@@ -76,7 +84,8 @@ class HardenedSteps:
         self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, xcom_result: Any = None, context: Context | None = None
     ) -> None:
         # Called in a finally: what is on its way up says why the try ends.
-        if self._pod_session is not None and isinstance(sys.exc_info()[1], _NOT_THE_END):
+        error = sys.exc_info()[1]
+        if self._pod_session is not None and (isinstance(error, _NOT_THE_END) or passes(error)):
             return
         super().cleanup(pod, remote_pod, xcom_result, context)  # type: ignore[misc]
 

@@ -21,6 +21,7 @@ from airflow_state_watchers.operators.pod_calls import PodCalls
 from airflow_state_watchers.operators.pod_memory import PodMemory
 from airflow_state_watchers.operators.pod_outcome import PodIdentifier, identifier_of
 from airflow_state_watchers.operators.pod_watched import WatchedPod
+from airflow_state_watchers.operators.stopping import Stop
 
 SAVE_EVERY = 5.0
 """Seconds between two writes of how far a log was shown, while lines come."""
@@ -32,8 +33,8 @@ _DAY = 24 * 3600
 class ShownLog:
     """How far each container's log has been shown, stored now and then. A killed worker's last seconds are shown again."""
 
-    def __init__(self, memory: PodMemory, pod: PodIdentifier) -> None:
-        self._memory, self._pod = memory, pod
+    def __init__(self, memory: PodMemory, pod: PodIdentifier, stop: Stop) -> None:
+        self._memory, self._pod, self._stop = memory, pod, stop
         self._shown = memory.log_positions(pod)
         self._saved, self._dirty = time.monotonic(), False
 
@@ -47,6 +48,7 @@ class ShownLog:
         given: LogPosition | None = None
         try:
             for line, position in unseen(lines, self._shown.get(container, NOTHING_SHOWN)):
+                self._stop.check()
                 # The provider shows a line once it has the next one: of two that were given, the first has been shown.
                 if before is not None:
                     self._move(container, before)
@@ -70,18 +72,26 @@ class ShownLog:
             self._saved, self._dirty = time.monotonic(), False
 
 
-class ResumingPodManager(PodManager):
-    """For the pod of one task alone: whatever is asked of it is asked of that pod."""
+class CarefulPodManager(PodManager):
+    """Deletes by uid as well as by name."""
 
-    def __init__(self, *, watched: WatchedPod, log: ShownLog, calls: PodCalls, **kwargs: Any) -> None:
+    def __init__(self, *, calls: PodCalls, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._watched, self._shown_log, self._calls = watched, log, calls
-
-    def read_pod(self, pod: k8s.V1Pod) -> k8s.V1Pod:
-        return self._watched.read(lambda: super(ResumingPodManager, self).read_pod(pod))
+        self._calls = calls
 
     def delete_pod(self, pod: k8s.V1Pod) -> None:
         self._calls.delete(identifier_of(pod))
+
+
+class ResumingPodManager(CarefulPodManager):
+    """For the pod of one task alone: whatever is asked of it is asked of that pod."""
+
+    def __init__(self, *, watched: WatchedPod, log: ShownLog, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._watched, self._shown_log = watched, log
+
+    def read_pod(self, pod: k8s.V1Pod) -> k8s.V1Pod:
+        return self._watched.read(lambda: super(ResumingPodManager, self).read_pod(pod))
 
     def extract_xcom(self, pod: k8s.V1Pod, *, ignore_kill_failure: bool = True) -> str:
         """Fetch the XCom and store it, and only then tell the sidecar to go, after which nobody can fetch it again."""

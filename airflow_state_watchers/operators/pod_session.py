@@ -12,7 +12,7 @@ from kubernetes.client import models as k8s
 from airflow_state_watchers.core.resume import id_of
 from airflow_state_watchers.operators.pod_calls import NO_ANSWER, TOKEN_LABEL, PodCalls
 from airflow_state_watchers.operators.pod_look import NOTHING, PodFinder, PodLook
-from airflow_state_watchers.operators.pod_manager import ResumingPodManager, ShownLog
+from airflow_state_watchers.operators.pod_manager import CarefulPodManager, ResumingPodManager, ShownLog
 from airflow_state_watchers.operators.pod_memory import PodMemory
 from airflow_state_watchers.operators.pod_outcome import PodIdentifier, identifier_of
 from airflow_state_watchers.operators.pod_run import PodRun
@@ -77,7 +77,7 @@ class PodSession:
 
     def look_again(self) -> PodLook:
         """Look at the pod of this try, which was started before the task was deferred; watched from now on if it is there."""
-        self._base = self._operator.base_container_name  # type: ignore[attr-defined]
+        self._base = self._operator.base_container_name
         record, stored = self._memory.load()
         external_id = id_of(record, stored)
         if external_id is None:
@@ -105,15 +105,17 @@ class PodSession:
             log=operator.log,
         )
 
-    def manager(self) -> ResumingPodManager:
-        assert self.watched is not None
-        log = ShownLog(self._memory, self.watched.identifier)
+    def manager(self) -> CarefulPodManager:
+        """The provider's pod manager: for the watched pod, or before there is one for deleting an older one."""
         callbacks = getattr(self._operator, "callbacks", [])
+        if self.watched is None:
+            return CarefulPodManager(calls=self._calls, kube_client=self._client(), callbacks=callbacks)
+        log = ShownLog(self._memory, self.watched.identifier, self.stop)
         return ResumingPodManager(
             watched=self.watched, log=log, calls=self._calls, kube_client=self._client(), callbacks=callbacks
         )
 
-    def until(self, manager: ResumingPodManager, pod: k8s.V1Pod, done: Callable[[k8s.V1Pod], bool]) -> k8s.V1Pod:
+    def until(self, manager: CarefulPodManager, pod: k8s.V1Pod, done: Callable[[k8s.V1Pod], bool]) -> k8s.V1Pod:
         """Wait until the pod is as asked; a change is seen when it happens, and at the latest each ``status_interval``."""
         pod = manager.read_pod(pod)
         while not done(pod):
@@ -142,9 +144,10 @@ class PodSession:
 
     def cancel_if_over(self) -> None:
         """After being told to stop: delete the pod if the server says that nobody will come for it."""
-        over = is_over(self._ti, on_clear=self._operator.on_clear)
+        # With nothing stored no try comes for it, whatever the server says.
+        over = is_over(self._ti, on_clear=self._operator.on_clear) if self._durable else True
         if over:
-            self.cancel("this try is over")
+            self.cancel("told to stop, and no later try goes on with this pod")
         else:
             why = "the server did not say whether this try is over" if over is None else "a later try goes on with it"
             self._operator.log.info("told to stop; the pod is left running: %s", why)

@@ -15,6 +15,7 @@ from kubernetes.client import models as k8s
 
 from airflow_state_watchers.exceptions import JobError, PodFailed
 from airflow_state_watchers.operators.pod import PodResumeMixin, ResumablePodOperator
+from airflow_state_watchers.operators.stopping import ToldToStop
 from tests.operators.kubernetes_api import KubernetesApi
 from tests.operators.kubernetes_cluster import SIDECAR
 from tests.operators.pods.kubelet import CREATE, LOG, STATUS, finished, on
@@ -243,6 +244,48 @@ def test_a_plain_operators_pod_fails_or_is_lost_as_any(kube: KubernetesApi) -> N
     with pytest.raises(PodFailed, match="exit code 2"):
         work(Plain).run()
     assert len(kube.pods.created) == 2
+
+
+def test_a_log_that_may_not_be_read_does_not_end_the_work(kube: KubernetesApi) -> None:
+    kube.fail(LOG, 403, times=100)
+    on(kube, CREATE, kube.cluster.run)
+    looks: list[str] = []
+
+    def later(name: str) -> None:
+        looks.append(name)
+        if len(looks) == 8:
+            kube.cluster.complete(name)
+
+    task = work()
+    create, kube.on_done = kube.on_done, None
+    on(kube, STATUS, *[later] * 100)
+    status = kube.on_done
+
+    def done(request: str) -> None:
+        for each in (create, status):
+            assert each is not None
+            each(request)
+
+    kube.on_done = done
+    task.run()
+    assert len(kube.pods.created) == 1
+    assert len(looks) > 8
+
+
+def test_without_durable_a_pod_is_not_left_to_a_try_that_will_not_come_for_it(kube: KubernetesApi) -> None:
+    task = work(durable=False)
+    on(kube, CREATE, kube.cluster.run)
+    operator = task.build()
+    with pytest.raises(ToldToStop):
+        task.run(Death(match=LOG, after=True, instead=operator.on_kill), operator=operator)
+    assert kube.cluster.names() == []
+    assert task.store.values == {}
+
+
+@pytest.mark.parametrize("wrong", [{"on_clear": "again"}, {"max_pod_losses": -1}, {"status_interval": 0}])
+def test_a_policy_that_is_wrong_is_refused_at_once(wrong: dict[str, Any]) -> None:
+    with pytest.raises(JobError, match=f"Wrong.{next(iter(wrong))} = .*: give "):
+        type("Wrong", (ResumablePodOperator,), wrong)
 
 
 def test_bases_in_the_wrong_order_are_refused_at_once() -> None:
