@@ -64,6 +64,17 @@ class KubernetesApi:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_address[1]}"
 
+    def config(self) -> dict[str, Any]:
+        """What a kubeconfig file says of this server."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "anyone", "user": {}}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "anyone", "namespace": "default"}}],
+            "current-context": "fake",
+        }
+
     def fail(self, match: str, code: int = 500, *, times: int = 1, lost: bool = False) -> None:
         """Let the next requests fail whose ``METHOD /path`` matches this expression."""
         self.faults.append(Fault(match, code, times, lost))

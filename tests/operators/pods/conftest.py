@@ -36,13 +36,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 def kube(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesApi]:
     """The API, which the connection ``kubernetes_default`` leads to."""
     api = KubernetesApi()
-    config = {
-        "clusters": [{"name": "fake", "cluster": {"server": api.url}}],
-        "users": [{"name": "anyone", "user": {}}],
-        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "anyone", "namespace": "default"}}],
-        "current-context": "fake",
-    }
-    connection = {"conn_type": "kubernetes", "extra": {"kube_config": json.dumps(config)}}
+    connection = {"conn_type": "kubernetes", "extra": {"kube_config": json.dumps(api.config())}}
     monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", json.dumps(connection))
     yield api
     api.stop()
