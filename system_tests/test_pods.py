@@ -31,7 +31,7 @@ class Noted(ResumablePodOperator):
 with DAG("{dag_id}", schedule=None, catchup=False):
     Noted(
         task_id="work", image="x", namespace="default", config_file="{config}", do_xcom_push=True,
-        startup_check_interval_seconds=1, log_events_on_startup=False, retries=2, retry_delay=timedelta(seconds=1),
+        startup_check_interval_seconds=1, retries=2, retry_delay=timedelta(seconds=1),
         {arguments}
     )
 """

@@ -33,6 +33,7 @@ _TAKEN_AWAY = frozenset(
         "UnexpectedAdmissionError",
     }
 )
+_PHASES = {"Unknown": JobPhase.UNKNOWN, "Failed": JobPhase.FAILED, "Succeeded": JobPhase.SUCCEEDED}
 _OVER = ("Succeeded", "Failed")
 _KILLED = frozenset({137, 143})
 """Exit codes of a container that SIGKILL or SIGTERM ended."""
@@ -118,7 +119,7 @@ def outcome_of(pod: k8s.V1Pod, base: str) -> PodOutcome | None:
     over = pod.status.phase in _OVER or base in exits
     if not over or loss_of(pod, base):
         return None
-    return PodOutcome(identifier_of(pod), pod.status.phase, pod.status.reason, exits)
+    return PodOutcome(identifier_of(pod), _phase(pod, exits.get(base)), pod.status.reason, exits)
 
 
 def phase_of(pod: k8s.V1Pod, base: str) -> JobPhase:
@@ -129,15 +130,18 @@ def phase_of(pod: k8s.V1Pod, base: str) -> JobPhase:
     if loss_of(pod, base):
         return JobPhase.GONE
     ended = _exits(pod).get(base)
-    if pod.status.phase == "Unknown":
-        return JobPhase.UNKNOWN
-    if pod.status.phase == "Failed":
-        return JobPhase.FAILED
-    if pod.status.phase == "Succeeded":
-        return JobPhase.SUCCEEDED
+    phase = _phase(pod, ended)
+    if phase in _PHASES:
+        return _PHASES[phase]
     if ended is None:
         return JobPhase.ACTIVE
     return JobPhase.FAILED if ended[0] else JobPhase.SUCCEEDED
+
+
+def _phase(pod: k8s.V1Pod, ended: tuple[int, str | None] | None) -> str:
+    """The pod's phase, unless it is Failed for having been taken away when its base container had succeeded."""
+    succeeded = ended is not None and ended[0] == 0
+    return "Succeeded" if pod.status.phase == "Failed" and succeeded and _taken_away(pod) else str(pod.status.phase)
 
 
 def loss_of(pod: k8s.V1Pod, base: str) -> str | None:
@@ -147,27 +151,27 @@ def loss_of(pod: k8s.V1Pod, base: str) -> str | None:
         return None
     if pod.status.phase != "Failed" and ended is None:
         return None
-    reason = pod.status.reason
-    if reason in _TAKEN_AWAY or (reason or "").startswith("OutOf"):
-        return str(reason)
-    if marked := _disruption(pod):
-        return marked
+    if why := _taken_away(pod):
+        return why
     # Deleted by whom it may be: a drain without the eviction API, a person. A container that failed by itself has another code.
     if pod.metadata.deletion_timestamp and ended is not None and ended[0] in _KILLED:
         return "deleted"
     return None
 
 
-def exit_of(pod: k8s.V1Pod, base: str) -> int | None:
-    ended = _exits(pod).get(base)
-    return None if ended is None else ended[0]
-
-
-def _disruption(pod: k8s.V1Pod) -> str | None:
+def _taken_away(pod: k8s.V1Pod) -> str | None:
+    reason = pod.status.reason
+    if reason in _TAKEN_AWAY or (reason or "").startswith("OutOf"):
+        return str(reason)
     for condition in pod.status.conditions or []:
         if condition.type == "DisruptionTarget" and condition.status == "True":
             return str(condition.reason)
     return None
+
+
+def exit_of(pod: k8s.V1Pod, base: str) -> int | None:
+    ended = _exits(pod).get(base)
+    return None if ended is None else ended[0]
 
 
 def _exits(pod: k8s.V1Pod) -> dict[str, tuple[int, str | None]]:

@@ -52,6 +52,8 @@ class WatchedPod:
         if outcome is not None and outcome != self._outcome:
             self._memory.remember_outcome(outcome)
             self._outcome = outcome
+        if outcome is not None and pod.status.phase == "Failed" and outcome.phase == "Succeeded":
+            return outcome.as_pod(self._base)
         return pod
 
     def missing(self, why: str) -> k8s.V1Pod:

@@ -70,8 +70,10 @@ class Cluster:
         """The collector of finished pods, or a person with ``--force``: the object is gone."""
         self.pods.remove(self.namespace, name)
 
-    def evict(self, name: str) -> None:
-        """Kubelet needs the memory: Failed with the reason Evicted, and no container that exited by itself."""
+    def evict(self, name: str, *, ended: int | None = None) -> None:
+        """Kubelet needs the memory: Failed with the reason Evicted; the base container may have ended before."""
+        if ended is not None:
+            self.finish(name, code=ended)
         self._fail(name, "Evicted", "The node was low on resource: memory.", "TerminationByKubelet")
 
     def shut_down(self, name: str) -> None:
@@ -125,6 +127,8 @@ class Cluster:
             _add_disruption(pod, condition)
             # Kubelet reports a container that it killed as ended by a signal, if it still reports it.
             for status in pod["status"].get("containerStatuses", []):
+                if "terminated" in status["state"]:
+                    continue
                 status["state"] = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": now()}}
             pod["status"].update(phase="Failed", reason=reason, message=message)
             self.pods.record("MODIFIED", pod)

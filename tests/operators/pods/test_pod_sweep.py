@@ -17,7 +17,7 @@ class Resumable(ResumablePodOperator):
 
 def work(operator: type) -> Task:
     arguments = {"image": "x", "namespace": "default", "do_xcom_push": True, "startup_check_interval_seconds": 0}
-    return Task(operator, {**arguments, "log_events_on_startup": False})
+    return Task(operator, arguments)
 
 
 def swept(operator: type, kube: KubernetesApi, *, after: bool) -> tuple[list[str], int, int]:

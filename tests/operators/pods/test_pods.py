@@ -288,6 +288,31 @@ def test_a_policy_that_is_wrong_is_refused_at_once(wrong: dict[str, Any]) -> Non
         type("Wrong", (ResumablePodOperator,), wrong)
 
 
+def test_a_pod_that_is_evicted_once_its_work_is_done_has_done_it(kube: KubernetesApi) -> None:
+    def evicted(name: str) -> None:
+        kube.cluster.run(name)
+        kube.cluster.evict(name, ended=0)
+
+    on(kube, CREATE, evicted)
+    work().run()
+    assert len(kube.pods.created) == 1
+
+
+def test_without_permission_to_watch_it_looks(kube: KubernetesApi) -> None:
+    kube.fail("watch=True", 403, times=100)
+    on(kube, CREATE, lambda _: None)
+    looks: list[str] = []
+
+    def later(name: str) -> None:
+        looks.append(name)
+        if len(looks) == 3:
+            kube.cluster.run(name)
+            kube.cluster.finish(name, container="main", message="42 rows")
+
+    on(kube, STATUS, *[later] * 100)
+    assert work(Plain).run() == "42 rows"
+
+
 def test_bases_in_the_wrong_order_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"Write class Wrong\(PodResumeMixin, ...\)"):
 
