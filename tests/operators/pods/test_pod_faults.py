@@ -14,7 +14,7 @@ from airflow_state_watchers.exceptions import JobError, PodLost
 from airflow_state_watchers.operators.pod import ResumablePodOperator
 from airflow_state_watchers.operators.stopping import ToldToStop
 from tests.operators.kubernetes_api import KubernetesApi
-from tests.operators.pods.kubelet import CREATE, LOG, STATUS, finished, on
+from tests.operators.pods.kubelet import CREATE, LOG, STATUS, Step, finished, on
 from tests.operators.pods.task import Death, Killed, Task
 
 
@@ -82,6 +82,36 @@ def test_the_name_is_reused(kube: KubernetesApi, operator: type) -> None:
     assert kube.pods.get("default", name)["metadata"]["uid"] == stranger["metadata"]["uid"]
     kube.cluster.collect(name)
     task.run()
+
+
+@both("it takes the stranger's success for its own, and deletes it", AssertionError)
+def test_the_name_is_reused_while_the_pod_is_followed(kube: KubernetesApi, operator: type) -> None:
+    def swapped(name: str) -> None:
+        kube.cluster.collect(name)
+        kube.cluster.reuse(name, owner="someone", try_number="0")
+        finished(kube)(name)
+
+    on(kube, f"{CREATE}|{STATUS}", kube.cluster.run, lambda _: None, lambda _: None, swapped, *[lambda _: None] * 99)
+    also_on_create(kube, finished(kube))
+    work(operator).run()
+    left = [kube.pods.get("default", name)["metadata"]["labels"] for name in kube.cluster.names()]
+    assert [labels["owner"] for labels in left] == ["someone"]
+
+
+def also_on_create(kube: KubernetesApi, step: Step) -> None:
+    """Finish what is created after the first pod."""
+    before = kube.on_done
+    seen: list[str] = []
+    assert before is not None
+
+    def done(request: str) -> None:
+        seen.extend(re.findall(CREATE, request))
+        if re.search(CREATE, request) and len(seen) > 1:
+            step(kube.cluster.newest())
+        else:
+            before(request)
+
+    kube.on_done = done
 
 
 @both("it fails the try: Pod returned a failure", AirflowException)
