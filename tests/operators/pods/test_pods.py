@@ -135,6 +135,24 @@ def test_a_clear_may_use_the_pod_again_if_the_request_is_the_same(kube: Kubernet
     assert [pod["spec"]["containers"][0]["image"] for pod in kube.pods.created] == ["x", "y"]
 
 
+def test_a_kill_deletes_no_stranger(kube: KubernetesApi) -> None:
+    task = work()
+    on(kube, CREATE, kube.cluster.run)
+    operator = task.build()
+
+    def swapped_and_killed() -> None:
+        name = kube.cluster.newest()
+        kube.cluster.collect(name)
+        kube.cluster.reuse(name, owner="someone")
+        operator.on_kill()
+
+    task.state = "failed"
+    with pytest.raises(ToldToStop):
+        task.run(Death(match=LOG, after=True, instead=swapped_and_killed), operator=operator)
+    assert kube.asked("DELETE")
+    assert len(kube.cluster.names()) == 1
+
+
 def test_a_time_out_ends_the_pod_and_does_not_count_as_a_loss(kube: KubernetesApi) -> None:
     def out_of_time() -> None:
         raise AirflowTaskTimeout
