@@ -17,12 +17,17 @@ from tests.operators.job_service import JobService
 DAG = """
 import json, os, signal
 from datetime import timedelta
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import DAG
 from airflow_state_watchers.job_harness import HOOKS, _Life, _Line
 from tests.operators.reports import FoundReport, FullReport, PlainReport, TokenReport
 
 class RescheduledReport(FullReport):
     wait = "reschedule"
+
+class DeferredReport(FullReport):
+    def job_trigger(self, external_id, context):
+        return TimeDeltaTrigger(timedelta(seconds=3))
 
 class Death(_Life):
     def _pass(self, point):
@@ -267,3 +272,36 @@ def test_a_rescheduled_task_gives_its_slot_back_and_finds_its_job(
     let_end(reports, run_id, tries=1)
     assert {try_number for try_number, *_ in reports.tries(run_id)} == {1}, reports.log(run_id, 1)
     assert len(reports.jobs("sales")) == 1
+
+
+def test_a_deferred_task_finds_its_job_also_when_the_triggerer_dies(
+    airflow: Airflow, service: JobService, tmp_path: Path
+) -> None:
+    service.behaviour.looks_until_done = 10**9
+    reports = Reports(airflow, service, "deferred", "DeferredReport", tmp_path)
+    run_id = reports.start("sales")
+    reports.wait_for(run_id, "deferred")
+    airflow.kill("triggerer")
+    airflow.start("triggerer")
+    airflow.wait_for(lambda: len(reports.tries(run_id)) >= 2, 120, "the trigger to wake the task")
+    let_end(reports, run_id, tries=1)
+    assert {try_number for try_number, *_ in reports.tries(run_id)} == {1}
+    assert (len(reports.jobs("sales")), service.cancelled) == (1, [])
+
+
+@pytest.mark.soak
+def test_a_task_whose_heartbeats_are_lost_leaves_its_job_to_the_next_try(
+    start_airflow: Callable[..., Airflow], service: JobService, tmp_path: Path
+) -> None:
+    timeouts = {"task_instance_heartbeat_timeout": 30, "task_instance_heartbeat_timeout_detection_interval": 5}
+    airflow = start_airflow(config={"scheduler": timeouts})
+    service.behaviour.looks_until_done = 10**9
+    reports = Reports(airflow, service, "cut_off", "FullReport", tmp_path)
+    run_id = reports.start("sales")
+    reports.wait_until_it_waits(run_id, "sales")
+    (_, _, task_pid, _), *_ = reports.tries(run_id)
+    airflow.stop("api-server")
+    airflow.wait_for(lambda: not Path(f"/proc/{task_pid}").exists(), 180, "the task process to be ended")
+    airflow.start("api-server")
+    let_end(reports, run_id, tries=2)
+    assert (len(reports.jobs("sales")), service.cancelled) == (1, [])
