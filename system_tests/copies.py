@@ -126,7 +126,7 @@ class Story:
 
     def wait_for_copies(self, *names: str) -> None:
         for name in names:
-            self.airflow.wait_for(lambda name=name: self._differing(name) == 0, 120, f"{name} to equal the table")
+            self.airflow.wait_for(lambda name=name: self._differing(name) == 0, 240, f"{name} to equal the table")
 
     def wait_until_idle(self) -> None:
         """Wait until no run is left, and no delivery that is not committed."""
