@@ -67,7 +67,7 @@ planted-faults: $(INSTALLED) ## Plant faults in a copy of the package and see th
 system-tests: $(INSTALLED) ## Run the tests on a real Airflow with real servers; takes minutes
 	$(PY) -m pytest system_tests --ignore=system_tests/s3_servers --ignore=system_tests/sql_histories \
 		--timeout=1500 -m "not soak" $(ARGS)
-	$(if $(ARGS),,HISTORY_SECONDS=15 $(PY) -m pytest system_tests/sql_histories -n 3 --timeout=1500)
+	$(if $(ARGS),,HISTORY_SECONDS=12 $(PY) -m pytest system_tests/sql_histories -n 3 --timeout=1500)
 
 sql-histories: $(INSTALLED) ## Run the random histories of SQL databases at their full length, a minute of writing each
 	$(PY) -m pytest system_tests/sql_histories --timeout=1500 $(ARGS)
