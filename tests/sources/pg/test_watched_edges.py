@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.sources.pg.conftest import Define, Place
@@ -32,6 +34,7 @@ async def test_times_that_python_has_not(place: Place, define: Define, type_name
             "ALTER TABLE t ADD valid_to timestamptz DEFAULT 'infinity', ADD closes time DEFAULT '24:00'"
         )
         await connection.execute("ALTER TABLE t ADD days date[] DEFAULT '{infinity,2026-01-31}'")
+        await connection.execute("ALTER TABLE t ADD span interval DEFAULT '1 month'")
     watched = Watched(place, define, start="earliest", timezone=None if type_name == "timestamptz" else "UTC")
     (event,) = await watched.harness.poll()
     assert [row["id"] for row in event["items"]] == list(range(1, len(values) + 1))
@@ -41,4 +44,17 @@ async def test_times_that_python_has_not(place: Place, define: Define, type_name
         "valid_to": "infinity",
         "closes": "24:00:00",
         "days": ["infinity", "2026-01-31"],
+        "span": "1 mon",
     }
+
+
+@pytest.mark.parametrize("payload", ["window", "rows"])
+@pytest.mark.parametrize("missing", [{"key_columns": ["nope"]}, {"columns": ["id", "nope"]}])
+async def test_a_missing_column_is_said_at_the_first_poll_and_not_in_the_task(
+    place: Place, define: Define, payload: str, missing: dict[str, Any]
+) -> None:
+    await table(place, "timestamptz", "2026-01-01")
+    watched = Watched(place, define, start="earliest", **{"payload": payload, **missing})
+    error = await watched.error()
+    assert "no such column" in error
+    assert '"nope"' in error
