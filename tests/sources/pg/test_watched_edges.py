@@ -74,3 +74,18 @@ async def test_a_window_has_no_more_rows_than_can_be_counted_in_time(
     assert [event["count"] for event in events] == [10, 10, 5, 10]
     assert [event["low"] for event in events[1:]] == [event["high"] for event in events[:-1]]
     assert await watched.harness.poll() == []
+
+
+async def test_another_table_of_the_name_is_said_and_looked_at_anew(place: Place, define: Define) -> None:
+    await table(place, "timestamptz", "2026-01-01")
+    watched = Watched(place, define, start="earliest")
+    assert await watched.ids() == [1]
+    async with await place.connect() as connection:
+        await connection.execute("DROP TABLE t")
+    assert "no such table" in await watched.error()
+    await table(place, "timestamptz", "2026-01-02")
+    async with await place.connect() as connection:
+        await connection.execute("ALTER TABLE t ALTER w DROP NOT NULL")
+    note = (await watched.health())["note"]
+    assert "made again" in note
+    assert "may be NULL" in note
