@@ -43,9 +43,7 @@ class Watcher:
         from airflow_state_watchers import SqlUpdatedAtTrigger
         from airflow_state_watchers.testing import FrozenClock, WatcherHarness
 
-        trigger = SqlUpdatedAtTrigger(
-            CONN_ID, table="public.orders", watermark_column="updated_at", key_columns=["id"]
-        )
+        trigger = SqlUpdatedAtTrigger(CONN_ID, table="public.orders", watermark_column="updated_at", key_columns=["id"])
         self.clock = FrozenClock()
         self.harness = WatcherHarness(trigger, asset="orders", clock=self.clock)
         self.windows: list[SqlWindow] = []
