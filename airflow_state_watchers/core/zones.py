@@ -1,46 +1,47 @@
-"""Local times for columns without a zone."""
+"""Local times of a zone, for columns that hold them without saying which zone it is."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone, tzinfo
 
-LONGEST_REPEAT = timedelta(hours=26)
-"""No clock has ever been set back by more than a day."""
+_DAY = timedelta(days=1)
 _STEP = timedelta(minutes=15)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def safe_local(moment: datetime, zone: tzinfo) -> datetime:
-    """Return the greatest local time that no later moment is before.
+    """Return the greatest naive local time that no clock of ``zone`` shows again, or falls behind, from ``moment`` on.
 
-    Where clocks go back, an hour of local times comes twice. In its first pass, and until the second one is over the place, what
-    is written later may carry a smaller local time: so the answer stays at the beginning of that hour until the second pass.
+    Mostly that is the local time itself. Where clocks are put back within the coming day, local times repeat: from the first of
+    the times that will repeat until the last has passed the second time, the answer stays at the first. ``moment`` is aware.
     """
-    start = moment.astimezone(timezone.utc)
-    least = _local(start, zone)
-    at, offset = start, _offset(start, zone)
-    while at < start + LONGEST_REPEAT:
-        step = at + _STEP
-        new = _offset(step, zone)
-        if new < offset:
-            least = min(least, _local(_change(at, step, zone, offset), zone))
-        at, offset = step, new
-    return least
+    utc = moment.astimezone(timezone.utc)
+    lowest = _local(utc, zone)
+    offset, begin = _offset(utc, zone), utc
+    # In steps, as two changes within a day could cancel each other out of sight.
+    while begin < utc + _DAY:
+        end = begin + _STEP
+        if _offset(end, zone) < offset:
+            lowest = min(lowest, _local(_change(begin, end, zone), zone))
+        begin, offset = end, _offset(end, zone)
+    return lowest
 
 
-def _change(before: datetime, after: datetime, zone: tzinfo, offset: timedelta) -> datetime:
-    """Return the first moment with another offset."""
-    while after - before > timedelta(seconds=1):
-        middle = before + (after - before) / 2
-        if _offset(middle, zone) == offset:
-            before = middle
+def _change(begin: datetime, end: datetime, zone: tzinfo) -> datetime:
+    """Return the first moment with ``end``'s offset, to the microsecond."""
+    after = _offset(end, zone)
+    while end - begin > _MICROSECOND:
+        middle = begin + (end - begin) // 2
+        if _offset(middle, zone) == after:
+            end = middle
         else:
-            after = middle
-    return after.replace(microsecond=0)  # clocks are set at whole seconds
+            begin = middle
+    return end
 
 
-def _offset(moment: datetime, zone: tzinfo) -> timedelta:
-    return moment.astimezone(zone).utcoffset() or timedelta(0)
+def _offset(utc: datetime, zone: tzinfo) -> timedelta:
+    return utc.astimezone(zone).utcoffset() or timedelta(0)
 
 
-def _local(moment: datetime, zone: tzinfo) -> datetime:
-    return moment.astimezone(zone).replace(tzinfo=None)
+def _local(utc: datetime, zone: tzinfo) -> datetime:
+    return utc.astimezone(zone).replace(tzinfo=None, fold=0)

@@ -14,7 +14,7 @@ from airflow_state_watchers.sources.pg_horizon import Look, look, look_at_clock
 from airflow_state_watchers.sources.pg_pool import PgPool, PgPools
 from airflow_state_watchers.sources.pg_session import Session, read_only
 from airflow_state_watchers.sources.sql_dialects import Dialect, dialect_of
-from airflow_state_watchers.sources.sql_statements import Predicate
+from airflow_state_watchers.sources.sql_statements import Query
 
 Mode = Literal["auto", "transactions", "clock"]
 
@@ -57,7 +57,7 @@ class PgDatabase:
             self._looked_at = session.server.started
         return found.openness, found.note
 
-    async def run(self, query: Predicate) -> list[tuple[Any, ...]]:
+    async def run(self, query: Query) -> list[tuple[Any, ...]]:
         """Run one statement in a read-only transaction of its own, of the server that was looked at.
 
         Raises :class:`SourceError` or psycopg's errors.
@@ -69,7 +69,12 @@ class PgDatabase:
                     f"{self._conn_id}: the server that answers is not the one whose transactions were looked at, or was "
                     "started again since. It is tried again; if it goes on, let the connection lead to one server only."
                 )
-            return await session.fetch(query.sql, query.parameters)
+            return await session.fetch(query.text, query.parameters)
+
+    async def names(self, query: Query) -> tuple[str, ...]:
+        """Return the names of a statement's columns."""
+        async with self._session() as session:
+            return await session.names(query.text, query.parameters)
 
     async def aclose(self) -> None:
         """Let go of the connections; the last one closes them."""

@@ -44,6 +44,11 @@ class Session:
         cursor = await self._connection.execute(text, parameters)
         return await cursor.fetchall()
 
+    async def names(self, text: str, parameters: Any = None) -> tuple[str, ...]:
+        """Run a statement and return the names of its columns. Raises psycopg's errors."""
+        cursor = await self._connection.execute(text, parameters)
+        return tuple(column.name for column in cursor.description or ())
+
 
 @asynccontextmanager
 async def read_only(connection: AsyncConnection[Any], timeout: float) -> AsyncIterator[Session]:

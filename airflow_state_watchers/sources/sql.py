@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from airflow_state_watchers.exceptions import SourceDenied, SourceError, SourceMissing
 from airflow_state_watchers.sources.sql_column import Column
-from airflow_state_watchers.sources.sql_columns import column_of
+from airflow_state_watchers.sources.sql_columns import Found, find_column
 from airflow_state_watchers.sources.sql_dialects import dialect_of
 from airflow_state_watchers.sources.sql_errors import explain
 from airflow_state_watchers.sources.sql_notes import notes_on
 from airflow_state_watchers.sources.sql_relation import Relation
 from airflow_state_watchers.sources.sql_scan import Database, SqlScan
-from airflow_state_watchers.sources.sql_statements import Predicate, Statements
+from airflow_state_watchers.sources.sql_statements import Query, Statements
 
 LOOK_AGAIN = 20
 """Polls after which a column's type is asked for again where that is a query of the catalogue's."""
@@ -36,12 +36,13 @@ class SqlTableSource:
         nulls: Literal["exclude", "raise"] = "exclude",
         timeout: float = 30,
         connections: int = 4,
+        carries_rows: bool = False,
     ) -> None:
         self._relation, self._conn_id, self._hook_params = relation, conn_id, hook_params
         self._horizon, self._nulls = horizon, nulls
-        self._timeout, self._connections = timeout, connections
+        self._timeout, self._connections, self._carries_rows = timeout, connections, carries_rows
         self._database: Database | None = None
-        self._column: Column | None = None
+        self._found: Found | None = None
         self._notes: str | None = None
         self._polls = 0
 
@@ -62,7 +63,7 @@ class SqlTableSource:
         try:
             return await self._open()
         except SourceError:
-            self._column = None
+            self._found = None
             raise
 
     async def aclose(self) -> None:
@@ -78,32 +79,43 @@ class SqlTableSource:
             opened, note = await database.openness()
         except Exception as error:
             raise self._explained(error) from None
-        column = await self._current_column(database)
-        statements = Statements(self._relation, database.dialect, column)
+        found = await self._current(database)
+        keys = [Column(name) for name in self._relation.key_columns]
+        statements = Statements(self._relation, database.dialect, found.column, keys)
         if self._notes is None:
-            self._notes = await notes_on(self._relation, column, statements, database, self._run)
+            self._notes = await notes_on(self._relation, found, statements, self._run)
         if self._nulls == "raise":
             await self._check_nulls(statements)
         notes = "; ".join(each for each in (note, self._notes) if each) or None
-        return SqlScan(self._run, statements, database.dialect, column, opened, notes)
+        names = await self._names(statements) if self._carries_rows else ()
+        return SqlScan(self._run, statements, found.zone, opened, notes, names)
 
-    async def _current_column(self, database: Database) -> Column:
+    async def _current(self, database: Database) -> Found:
         """Return what the watermark column is now: its type may be changed while a watcher runs."""
         self._polls += 1
-        if self._column is None or database.dialect.tells_types or self._polls % LOOK_AGAIN == 0:
-            self._column = await column_of(self._relation, database, self._run)
-        return self._column
+        if self._found is None or database.dialect.name == "postgresql" or self._polls % LOOK_AGAIN == 0:
+            self._found = await find_column(self._relation, database.dialect, self._run)
+        return self._found
+
+    async def _names(self, statements: Statements) -> tuple[str, ...]:
+        """Return the columns that an event carries."""
+        assert self._database is not None
+        if self._relation.columns:
+            return self._relation.columns
+        try:
+            return await self._database.names(statements.names())
+        except Exception as error:
+            raise self._explained(error) from None
 
     async def _check_nulls(self, statements: Statements) -> None:
-        ((count,),) = await self._run(statements.nulls())
-        if int(count):
+        if await self._run(statements.nulls()):
             column = self._relation.watermark_column
             raise SourceDenied(
                 f'{self._relation.label}: {column} is NULL in some rows, and nulls="raise". Such rows can never be delivered: '
                 f'set the column, declare it NOT NULL, or say nulls="exclude"'
             )
 
-    async def _run(self, query: Predicate) -> list[tuple[Any, ...]]:
+    async def _run(self, query: Query) -> list[tuple[Any, ...]]:
         assert self._database is not None
         try:
             return await self._database.run(query)

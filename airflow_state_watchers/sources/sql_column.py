@@ -1,68 +1,125 @@
-"""What kind of values a watermark column has, by the database's name for its type."""
+"""What kind of values a column holds, by the name that its database gives to its type."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
+from typing import Any
 
 
 class Kind(Enum):
-    """What is to be known of a type: how its values are bound and read, and whether they are times."""
+    """What has to be known of a type to write its values as text, to read them back, and to set a horizon."""
 
-    MOMENT = "a time with its zone"
-    NAIVE = "a time without a zone"
-    DATE = "a date"
-    INTEGER = "an integer"
-    NUMBER = "a number"
-    FLOAT = "a floating-point number"
-    ROWVERSION = "a row version"
+    TIMESTAMP = "timestamp"
+    """A point in time, whatever zone it is shown in."""
+    NAIVE = "naive"
+    """A local time without its zone."""
+    DATE = "date"
+    INTEGER = "integer"
+    NUMERIC = "numeric"
+    FLOAT = "float"
     TEXT = "text"
+    """Also whatever else the database orders and reads from text: an UUID, an address."""
+    ROWVERSION = "rowversion"
+    """Eight bytes that the database counts up, as ``0x`` and hexadecimal digits."""
 
-    @property
-    def has_clock(self) -> bool:
-        return self in (Kind.MOMENT, Kind.NAIVE, Kind.DATE)
 
-
-_NAMES = {
-    Kind.MOMENT: ("timestamp with time zone", "timestamptz", "datetimeoffset", "timestamp_tz", "timestamp_ltz",
-                  "timestamp with local time zone"),
-    Kind.NAIVE: ("timestamp", "timestamp without time zone", "datetime", "datetime2", "smalldatetime", "timestamp_ntz"),
-    Kind.DATE: ("date",),
-    Kind.INTEGER: ("int", "integer", "bigint", "smallint", "tinyint", "mediumint", "int2", "int4", "int8", "int64",
-                   "bigserial", "serial", "xid8", "byteint", "int unsigned", "bigint unsigned", "smallint unsigned",
-                   "mediumint unsigned", "tinyint unsigned", "unsigned big int"),
-    Kind.NUMBER: ("numeric", "decimal", "number", "money", "bignumeric", "dec", "fixed"),
-    Kind.FLOAT: ("float", "double", "double precision", "real", "float4", "float8", "float64", "binary_double"),
-    Kind.ROWVERSION: ("rowversion",),
-}  # fmt: skip
-_KINDS = {name: kind for kind, names in _NAMES.items() for name in names}
-_ELSEWHERE = {
-    # One name, another meaning.
-    ("mysql", "timestamp"): Kind.MOMENT,  # kept in UTC, shown in the session's zone, which is set to UTC
-    ("bigquery", "timestamp"): Kind.MOMENT,
-    ("mssql", "timestamp"): Kind.ROWVERSION,
-    ("oracle", "date"): Kind.NAIVE,  # has a time of day
-}
+CLOCKS = frozenset({Kind.TIMESTAMP, Kind.NAIVE, Kind.DATE})
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A watermark column's type. ``type_name`` is the database's own name, with precision, as it can be written in a cast."""
+    """A column and its type. ``type_name`` is the database's own word for it, without length and precision.
 
-    type_name: str
-    timezone: str | None = None
-    database: str = "postgresql"
+    ``separator`` stands between date and time where the database keeps times as text and so compares them as text.
+    """
+
+    name: str
+    type_name: str = ""
+    kind: Kind = Kind.TEXT
+    is_nullable: bool = True
     separator: str = " "
-    """Between date and time, where times are kept as text."""
-    is_time: bool = False
-    """Whether the column holds text that is a time."""
 
     @property
-    def kind(self) -> Kind:
-        """Anything that has no name here is compared as the database compares it, and known as text."""
-        name = re.sub(r"\([^)]*\)", "", self.type_name.lower())
-        name = re.sub(r"\s+", " ", name).strip()
-        if self.is_time:
-            return Kind.NAIVE
-        return _ELSEWHERE.get((self.database, name)) or _KINDS.get(name, Kind.TEXT)
+    def has_clock(self) -> bool:
+        """Whether its values are times, so that an old value is known by itself."""
+        return self.kind in CLOCKS
+
+    @property
+    def is_naive(self) -> bool:
+        """Whether its values are local times or dates of a zone that the column does not say."""
+        return self.kind in (Kind.NAIVE, Kind.DATE)
+
+
+_KINDS: tuple[tuple[str, Kind], ...] = (
+    # Tried in this order; the first pattern that fits the whole name decides.
+    (r"timestamp.* with(?: local)? time zone|timestamptz|timestamp_(?:l?tz)|datetimeoffset", Kind.TIMESTAMP),
+    (r"timestamp.*|datetime2?|smalldatetime", Kind.NAIVE),
+    (r"date", Kind.DATE),
+    (r"(?:tiny|small|medium|big)?int(?:eger|2|4|8|64)?(?: unsigned)?|(?:small|big)?serial|byteint", Kind.INTEGER),
+    (r"(?:big)?numeric|(?:big)?decimal|number|dec|fixed|(?:small)?money", Kind.NUMERIC),
+    (r"float(?:4|8|64)?|real|double(?: precision)?|binary_(?:float|double)", Kind.FLOAT),
+)
+_EXCEPTIONS: dict[str, dict[str, Kind]] = {
+    # What the same word means elsewhere than in standard SQL.
+    "mysql": {"timestamp": Kind.TIMESTAMP},
+    "bigquery": {"timestamp": Kind.TIMESTAMP},
+    "mssql": {"timestamp": Kind.ROWVERSION, "rowversion": Kind.ROWVERSION},
+    "oracle": {"date": Kind.NAIVE},
+}
+
+
+def plain_type(type_name: str) -> str:
+    """Return a type's name in lower case without length and precision: ``TIMESTAMP(6) WITH TIME ZONE`` has none either."""
+    return " ".join(re.sub(r"\([^)]*\)", "", type_name).lower().split())
+
+
+def kind_of(dialect: str, type_name: str) -> Kind:
+    """Return what a type's values are. A type that is not known counts as text, which every database can order."""
+    name = plain_type(type_name)
+    if kind := _EXCEPTIONS.get(dialect, {}).get(name):
+        return kind
+    return next((kind for pattern, kind in _KINDS if re.fullmatch(pattern, name)), Kind.TEXT)
+
+
+def kind_of_value(value: Any) -> tuple[str, Kind]:
+    """Return a type's name and kind by a value that the driver gave, where the database does not tell the type."""
+    if isinstance(value, datetime):
+        return ("timestamp", Kind.NAIVE) if value.tzinfo is None else ("timestamp with time zone", Kind.TIMESTAMP)
+    for python, name, kind in (
+        (date, "date", Kind.DATE),
+        (int, "integer", Kind.INTEGER),
+        (Decimal, "numeric", Kind.NUMERIC),
+        (float, "float", Kind.FLOAT),
+        ((bytes, bytearray), "rowversion", Kind.ROWVERSION),
+    ):
+        if isinstance(value, python):
+            return name, kind
+    return "text", Kind.TEXT
+
+
+_DAY = r"\d{4}-\d\d-\d\d"
+_TIME = rf"{_DAY}([T ])\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]00:?00)?"
+
+
+def sqlite_column(name: str, declared: str, greatest: Any, *, is_nullable: bool) -> Column:
+    """Return what a column of SQLite holds, which keeps any type in any column.
+
+    What is stored decides, by the example of the greatest value; the declared type only while there is none. Times are text in
+    UTC there, and compared as text: those with another offset have no order by time and count as text.
+    """
+    column = Column(name, plain_type(declared) or "any", kind_of("sqlite", declared), is_nullable)
+    if greatest is None:
+        return column
+    if isinstance(greatest, (int, float)):
+        kind, separator = (Kind.INTEGER if isinstance(greatest, int) else Kind.FLOAT), " "
+    elif isinstance(greatest, str) and (found := re.fullmatch(_TIME, greatest)):
+        kind, separator = Kind.NAIVE, found[1]
+    elif isinstance(greatest, str) and re.fullmatch(_DAY, greatest):
+        kind, separator = Kind.DATE, " "
+    else:
+        kind, separator = Kind.TEXT, " "
+    return Column(name, column.type_name, kind, is_nullable, separator)

@@ -1,105 +1,105 @@
-"""Finding out what a watermark column is."""
+"""Finding out what a watermark column is, by the database's catalogue, or else by a value."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import date, datetime
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, column, func, select, table
-from sqlalchemy.types import String
+import sqlalchemy as sa
 
 from airflow_state_watchers.exceptions import SourceError
-from airflow_state_watchers.sources.sql_column import Column, Kind
+from airflow_state_watchers.sources.sql_column import Column, kind_of_value, plain_type, sqlite_column
+from airflow_state_watchers.sources.sql_conditions import source
 from airflow_state_watchers.sources.sql_dialects import Dialect
 from airflow_state_watchers.sources.sql_relation import Relation
-from airflow_state_watchers.sources.sql_scan import Database, Run
-from airflow_state_watchers.sources.sql_statements import Predicate, Statements
+from airflow_state_watchers.sources.sql_rendering import bound, call, cast
+from airflow_state_watchers.sources.sql_scan import Run
+from airflow_state_watchers.sources.sql_statements import Query, Statements, query_of
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:(?P<separator>[T ])\d\d:\d\d(?::\d\d.*)?)?")
+_NOT_NULL = ("NO", "N", "0", "False", "REQUIRED")
 
 
-async def column_of(relation: Relation, database: Database, run: Run) -> Column:
-    """Return the watermark column as the database has it now. Raises :class:`SourceError`."""
-    dialect = database.dialect
-    unknown = Column("", relation.timezone, dialect.name)
-    statements = Statements(relation, dialect, unknown)
-    if dialect.tells_types:
-        ((name,),) = await run(statements.types())
-        zone = relation.timezone
-        if zone is None and Column(name).kind in (Kind.NAIVE, Kind.DATE):
-            ((zone,),) = await run(
-                Predicate("SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'TimeZone'", {})
-            )
-        return Column(str(name), zone, dialect.name)
-    name = await _declared(relation, dialect, run)
-    if dialect.name == "sqlite":
-        return await _in_sqlite(name, relation, statements, run)
-    if name is None:
-        rows = await run(statements.sample())
-        name = _of_value(rows[0][0]) if rows else None
-    if name is None:
-        raise SourceError(
-            f"{relation.label}: what type {relation.watermark_column} has is not known before there is a row. Waiting for one"
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A watermark column, and the zone of its values if they have none."""
+
+    column: Column
+    zone: str
+
+
+async def find_column(relation: Relation, dialect: Dialect, run: Run) -> Found:
+    """Return what the watermark column is now. Raises :class:`SourceError`."""
+    if dialect.name == "postgresql":
+        ((type_name, zone, nullable),) = await run(_in_postgresql(relation, dialect))
+        column = dialect.column(relation.watermark_column, str(type_name), is_nullable=bool(nullable))
+        return Found(column, relation.timezone or str(zone))
+    return Found(await _elsewhere(relation, dialect, run), relation.timezone or "UTC")
+
+
+def _in_postgresql(relation: Relation, dialect: Dialect) -> Query:
+    """``(type, the database's own time zone, whether the column may be NULL)``, also of an empty table and of a query."""
+    name: Any = sa.column(dialect.quoted(relation.watermark_column))
+    value = sa.select(name).select_from(source(relation, dialect)).limit(sa.literal_column("0")).scalar_subquery()
+    setting: Any = sa.table("pg_settings", sa.column("reset_val"), sa.column("name"), schema="pg_catalog")
+    zone = sa.select(setting.c.reset_val).where(setting.c.name == bound("TimeZone")).scalar_subquery()
+    nullable: Any = sa.literal_column("false")
+    if relation.table:
+        names = ("attrelid", "attname", "attnotnull")
+        found: Any = sa.table("pg_attribute", *(sa.column(each) for each in names), schema="pg_catalog")
+        table = bound(str(dialect.table_name(relation.table)).replace("%%", "%"))
+        mine = (found.c.attrelid == call("to_regclass", cast(table, "text"))) & (
+            found.c.attname == bound(relation.watermark_column)
         )
-    return Column(name, relation.timezone, dialect.name)
+        nullable = sa.select(~found.c.attnotnull).where(mine).scalar_subquery()
+    return query_of(sa.select(cast(call("pg_typeof", value), "text"), zone, nullable), dialect)
 
 
-async def _declared(relation: Relation, dialect: Dialect, run: Run) -> str | None:
-    """Ask the catalogue; ``None`` for a query, and where there is no such catalogue."""
+async def _elsewhere(relation: Relation, dialect: Dialect, run: Run) -> Column:
+    name = relation.watermark_column
+    declared = await _declared(relation, dialect, run)
+    if declared is not None and dialect.name != "sqlite":
+        return dialect.column(name, declared[0], is_nullable=declared[1])
+    example = await run(Statements(relation, dialect, Column(name)).example())
+    value = example[0][0] if example else None
+    if dialect.name == "sqlite":
+        type_name, nullable = declared or ("", False)
+        return sqlite_column(name, type_name, value, is_nullable=nullable)
+    if value is None:
+        raise SourceError(
+            f"{relation.label}: what type {name} has is not known before there is a row. It is looked at again"
+        )
+    type_name, kind = kind_of_value(value)
+    return Column(name, type_name, kind, is_nullable=False)
+
+
+async def _declared(relation: Relation, dialect: Dialect, run: Run) -> tuple[str, bool] | None:
+    """Ask the catalogue for ``(type, may be NULL)``; ``None`` for a query, and where there is no such catalogue."""
     if not relation.table:
         return None
-    if dialect.name == "sqlite":
-        pragma = func.pragma_table_info(bindparam(None, relation.table[-1], type_=String())).table_valued(
-            "name", "type"
-        )
-        query: Any = select(pragma.c.type).where(pragma.c.name == relation.watermark_column)
-    else:
-        query = _in_catalogue(relation, dialect)
-    sql, parameters = dialect.render(query)
     try:
-        rows = await run(Predicate(sql, parameters))
+        rows: Sequence[tuple[Any, ...]] = await run(query_of(_catalogue(relation, dialect), dialect))
     except SourceError:
         if dialect.name in ("mysql", "sqlite"):
             raise
         return None
-    return str(rows[0][0]) if rows and rows[0][0] is not None else None
+    if not rows or rows[0][0] is None:
+        return None
+    type_name, nullable = (each.decode() if isinstance(each, bytes) else each for each in rows[0])
+    return plain_type(str(type_name)), str(nullable) not in _NOT_NULL
 
 
-def _in_catalogue(relation: Relation, dialect: Dialect) -> Any:
-    schema = relation.table[-2] if len(relation.table) > 1 else None
-    names = ("data_type", "table_schema", "table_name", "column_name", "column_type")
-    columns = table("columns", *(column(name) for name in names), schema="information_schema")
-    kind = columns.c.column_type if dialect.name == "mysql" else columns.c.data_type
-    query = select(kind).where(columns.c.table_name == relation.table[-1])
-    query = query.where(columns.c.column_name == relation.watermark_column)
-    if schema is not None:
-        return query.where(columns.c.table_schema == schema)
-    if dialect.name == "mysql":
-        return query.where(columns.c.table_schema == func.database())
-    return query
-
-
-async def _in_sqlite(declared: str | None, relation: Relation, statements: Statements, run: Run) -> Column:
-    """SQLite's columns hold anything: whether text is a time the greatest value tells."""
-    name = declared or ""
-    rows: Sequence[tuple[Any, ...]] = await run(statements.sample(greatest=True))
-    value = rows[0][0] if rows else None
-    found = _TIME.fullmatch(value) if isinstance(value, str) else None
-    plain = Column(name, relation.timezone, "sqlite")
-    if found is None and not (value is None and plain.kind is Kind.NAIVE):
-        return Column(name if name or value is None else _of_value(value) or "", relation.timezone, "sqlite")
-    if plain.kind is Kind.DATE and (found is None or found["separator"] is None):
-        return plain
-    separator = (found["separator"] if found else None) or " "
-    return Column(name, relation.timezone, "sqlite", separator=separator, is_time=True)
-
-
-def _of_value(value: Any) -> str | None:
-    """Return a type's name by what a driver makes of a value."""
-    if isinstance(value, datetime):
-        return "timestamp with time zone" if value.tzinfo else "timestamp without time zone"
-    names = ((date, "date"), (bool, "boolean"), (int, "integer"), (Decimal, "numeric"), (float, "double precision"))
-    return next((name for kind, name in names if isinstance(value, kind)), "text" if isinstance(value, str) else None)
+def _catalogue(relation: Relation, dialect: Dialect) -> Any:
+    if dialect.name == "sqlite":
+        found: Any = sa.func.pragma_table_info(bound(relation.table[-1])).table_valued("name", "type", "notnull", "pk")
+        nullable = sa.case(((found.c.notnull == 1) | (found.c.pk > 0), 0), else_=1)
+        return sa.select(found.c.type, nullable).where(found.c.name == relation.watermark_column)
+    kind = "column_type" if dialect.name == "mysql" else "data_type"
+    names = (kind, "is_nullable", "table_schema", "table_name", "column_name")
+    columns: Any = sa.table("columns", *(sa.column(each) for each in names), schema="information_schema")
+    query = sa.select(columns.c[kind], columns.c.is_nullable)
+    query = query.where(columns.c.table_name == bound(str(dialect.quoted(relation.table[-1]))))
+    query = query.where(columns.c.column_name == bound(str(dialect.quoted(relation.watermark_column))))
+    if len(relation.table) > 1:
+        return query.where(columns.c.table_schema == bound(str(dialect.quoted(relation.table[-2]))))
+    return query.where(columns.c.table_schema == call("database")) if dialect.name == "mysql" else query

@@ -1,7 +1,7 @@
-"""What differs from database to database, as little as can be: quoting, parameters, row limits, exact text of values, a clock.
+"""What databases do differently, as far as a watcher needs it.
 
-SQLAlchemy's dialects write the SQL. A value travels as text that the database made (:meth:`Dialect.text_of`) and takes again
-(:meth:`Dialect.value_of`), so that none is ever rounded. The warehouses have a module of their own.
+Values stay in the database's own text and precision: :meth:`Dialect.text_of` writes one exactly, :meth:`Dialect.value_of` reads it
+back as a value of the column's type, so that an index on the column serves, and both happen in the database.
 """
 
 from __future__ import annotations
@@ -10,281 +10,145 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
-from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
-from sqlalchemy import BINARY, CHAR, Text, bindparam, cast, column, func, literal_column, select, table, text
-from sqlalchemy.dialects.mysql import INTEGER
-from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.engine.default import DefaultDialect
-from sqlalchemy.sql.elements import quoted_name
-from sqlalchemy.types import NullType, UserDefinedType
+import sqlalchemy as sa
+from sqlalchemy import quoted_name
 
-from airflow_state_watchers.sources.sql_column import Column, Kind
-from airflow_state_watchers.sources.sql_relation import Relation
-
-
-class NamedType(UserDefinedType[Any]):
-    """A type as the database itself writes it."""
-
-    cache_ok = True
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def get_col_spec(self, **_: Any) -> str:
-        return self.name
+from airflow_state_watchers.sources.sql_column import Column, Kind, kind_of
+from airflow_state_watchers.sources.sql_rendering import bound, call, cast, rendering_of
 
 
 class Dialect:
-    """ANSI SQL; the base of all others."""
+    """Standard SQL, for databases that nothing more is known of; what others do differently, their subclasses say."""
 
-    name = "ansi"
-    row_values = False
-    """Whether ``(a, b) > (x, y)`` is read from an index. Spelt out it is 500 times slower on PostgreSQL."""
-    explain_prefix = "EXPLAIN "
-    tells_types = False
-    """Whether :meth:`type_of` tells an expression's type, also of an empty table."""
-    reads_plans = False
+    name: ClassVar[str] = "ansi"
+    has_row_values: ClassVar[bool] = False
+    """Whether ``(a, b) > (x, y)`` is a range of an index. Where it is, the longer form may cost a thousand times as much."""
+    has_checksum: ClassVar[bool] = False
+    folds_upper: ClassVar[bool] = False
+    """Whether a name that nobody has quoted is taken in upper case."""
+    limits_inline: ClassVar[bool] = True
+    text_type: ClassVar[str] = "VARCHAR"
+    """What any value is cast to that no other rule is for."""
+    casts: ClassVar[dict[Kind, str]] = {
+        Kind.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
+        Kind.NAIVE: "TIMESTAMP",
+        Kind.DATE: "DATE",
+    }
+    """What a bound text is cast to in order to be a value."""
 
-    def __init__(self) -> None:
-        self._sqlalchemy = self.make()
+    def __init__(self, paramstyle: str | None = None) -> None:
+        self.rendering = rendering_of(self.name, paramstyle)
 
-    def make(self) -> Any:
-        """Return SQLAlchemy's dialect, with the paramstyle of the driver that the provider uses."""
-        return DefaultDialect(paramstyle="format")
+    def quoted(self, name: str) -> quoted_name:
+        """Return a name as the database knows it, always in quotes.
 
-    def render(self, clause: Any) -> tuple[str, Any]:
-        """Return SQL text and parameters: a mapping, or a tuple in their order."""
-        compiled: Any = clause.compile(dialect=self._sqlalchemy, compile_kwargs={"render_postcompile": True})
-        parameters = compiled.construct_params()
-        if compiled.positional:
-            return str(compiled), tuple(parameters[name] for name in compiled.positiontup)
-        return str(compiled), dict(parameters)
+        Where names are upper case unless they are quoted, a plain one in lower case is taken so: ``orders`` is ``"ORDERS"``.
+        """
+        plain = self.folds_upper and re.fullmatch(r"[a-z_][a-z0-9_$]*", name)
+        return quoted_name(name.upper() if plain else name, quote=True)
 
-    def quoted(self, name: str) -> str:
-        return str(self._sqlalchemy.identifier_preparer.quote_identifier(name))
+    def table_name(self, parts: Sequence[str]) -> quoted_name:
+        """Return a table's name, quoted part by part, as one that is not quoted again."""
+        quote = self.rendering.identifier_preparer.quote
+        return quoted_name(".".join(quote(self.quoted(part)) for part in parts), quote=False)
 
-    def source(self, relation: Relation, columns: Sequence[Any]) -> Any:
-        """Return what stands after FROM, called ``t``."""
-        if relation.sql is not None:
-            return text(_verbatim(relation.sql)).columns(*columns).subquery("t")
-        full = ".".join(self.quoted(part) for part in relation.table)
-        return table(quoted_name(full, False), *columns).alias("t")
+    def column(self, name: str, type_name: str, *, is_nullable: bool = True) -> Column:
+        return Column(name, type_name, kind_of(self.name, type_name), is_nullable)
 
-    def everything(self, source: Any) -> Any:
-        return literal_column("t.*")
+    def text_of(self, expression: Any, column: Column) -> Any:
+        """Return an expression for the exact text of a column's value."""
+        return self.as_text(expression)
 
-    def trusted(self, sql: str) -> Any:
-        """Return text that the DAG's author wrote, as it is."""
-        return text(_verbatim(sql))
+    def as_text(self, expression: Any) -> Any:
+        return cast(expression, self.text_type)
 
-    def limited(self, query: Any, most: int) -> Any:
-        return query.limit(literal_column(str(int(most))))
+    def value_of(self, text: str, column: Column) -> Any:
+        """Return an expression for the value that a text means, to be compared with the column. The text is a parameter."""
+        if target := self.casts.get(column.kind):
+            return cast(bound(text), target)
+        return bound(python_value(text, column.kind))
 
-    def text_of(self, value: Any, column: Column) -> Any:
-        """Return the exact text of a value."""
-        return cast(value, Text())
+    def typed(self, text: str, column: Column) -> Any:
+        """Return the same to be compared with another value."""
+        return self.value_of(text, column)
 
-    def key_text(self, key: Any) -> Any:
-        """Return text of a key, for checksums: the same for the same key."""
-        return cast(key, Text())
-
-    def value_of(self, value: str, column: Column) -> Any:
-        """Return a value of the column's type, of its text."""
-        return bindparam(None, _plain(value, column), type_=NullType())
-
-    def typed_value_of(self, value: str, column: Column) -> Any:
-        """Return a value that has its type even where nothing stands beside it that says so."""
-        return self.value_of(value, column)
-
-    def clock(self) -> Any:
-        """Return the database's time now, in UTC, as text or as a driver's ``datetime``."""
-        return literal_column("CURRENT_TIMESTAMP")
-
-    def now(self) -> Any:
-        """Return the statement that reads the clock."""
-        return select(self.clock())
-
-    def checksum(self, parts: Sequence[Any]) -> Any:
-        """Return a number for a row, from the texts of what makes it this version; ``None`` if there is no such function."""
-        return None
-
-    def total(self, checksums: Any) -> Any:
-        return func.coalesce(func.sum(checksums), literal_column("0"))
-
-    def type_of(self, value: Any) -> Any:
-        """Return the name of an expression's type."""
-        raise NotImplementedError(f"{self.name} has no function that tells a type")
-
-    def nullable(self, relation: Relation) -> Any:
-        """Return a statement that tells in one row whether the watermark column may be NULL; ``None`` if that is not known."""
-        return None
-
-    def full_scan(self, plan: str) -> str | None:
-        """Return what a plan calls it if it reads the whole table."""
-        return None
-
-    def moment(self, value: datetime, column: Column) -> str:
-        """Return the text of a time that the column can be compared with: aware for MOMENT, naive else."""
+    def moment_text(self, moment: datetime, column: Column) -> str:
+        """Return the greatest text of the column's type that means no later time. Naive for a column without a zone."""
         if column.kind is Kind.DATE:
-            return value.date().isoformat()
-        if column.kind is Kind.MOMENT:
-            return value.astimezone(timezone.utc).isoformat(sep=" ", timespec="microseconds")
-        return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
-
-
-def _verbatim(sql: str) -> str:
-    """Keep colons from being taken for parameters."""
-    return sql.replace("\\", "\\\\").replace(":", "\\:") if ":" in sql else sql
-
-
-def _plain(value: str, column: Column) -> Any:
-    """Return what the driver is given: numbers as numbers, exact ones; many databases compare text with them as floats."""
-    if column.kind is Kind.INTEGER:
-        return int(value)
-    if column.kind is Kind.NUMBER:
-        return Decimal(value)
-    if column.kind is Kind.FLOAT:
-        return float(value)
-    return value
-
-
-class PostgreSQL(Dialect):
-    """Parameters without a type take that of the column beside them, exactly."""
-
-    name = "postgresql"
-    row_values = True
-    explain_prefix = "EXPLAIN (FORMAT JSON) "
-    tells_types = True
-    reads_plans = True
-
-    def make(self) -> Any:
-        return PGDialect_psycopg()  # type: ignore[no-untyped-call]
-
-    def value_of(self, value: str, column: Column) -> Any:
-        return bindparam(None, value, type_=NullType())
-
-    def typed_value_of(self, value: str, column: Column) -> Any:
-        bound = self.value_of(value, column)
-        return cast(bound, NamedType(column.type_name)) if column.type_name else bound
+            return moment.date().isoformat()
+        return moment.isoformat(sep=" ", timespec="microseconds")
 
     def clock(self) -> Any:
-        return cast(func.timezone(literal_column("'UTC'"), func.clock_timestamp()), Text())
+        """Return an expression for the database's time in UTC as text, when the statement has begun or later."""
+        return self.as_text(sa.literal_column("CURRENT_TIMESTAMP"))
 
-    def checksum(self, parts: Sequence[Any]) -> Any:
-        # Not concat_ws: it skips NULL, and does not say where one part ends.
-        joined = func.jsonb_build_array(*parts)
-        return cast(func.hashtextextended(cast(joined, Text()), literal_column("0")), NamedType("numeric"))
+    def checksum(self, texts: Sequence[Any]) -> Any:
+        """Return a row's checksum as an exact number of the database, to be added up. Only if :attr:`has_checksum`."""
+        raise NotImplementedError
 
-    def type_of(self, value: Any) -> Any:
-        return cast(func.pg_typeof(value), Text())
+    def limited(self, select: sa.Select[Any], rows: int) -> sa.Select[Any]:
+        return select.limit(sa.literal_column(str(int(rows))) if self.limits_inline else int(rows))
 
-    def nullable(self, relation: Relation) -> Any:
-        if not relation.table:
-            return None
-        names = ("attrelid", "attname", "attnotnull")
-        found = table("pg_attribute", *(column(name) for name in names), schema="pg_catalog")
-        full = bindparam(
-            None, ".".join(self.quoted(part).replace("%%", "%") for part in relation.table), type_=NullType()
+    def joined(self, texts: Sequence[Any]) -> Any:
+        """Return several texts as one, apart from each other by a character that is in none of them but by malice."""
+        return call("concat_ws", sa.literal_column("'|'"), *texts)
+
+
+def python_value(text: str, kind: Kind) -> Any:
+    """Return a text as what drivers take for a value of that kind."""
+    if kind is Kind.INTEGER:
+        return int(text)
+    if kind is Kind.NUMERIC:
+        return Decimal(text)
+    return float(text) if kind is Kind.FLOAT else text
+
+
+def read_clock(text: Any) -> datetime:
+    """Read what :meth:`Dialect.clock` gave: a time in UTC. Digits beyond microseconds are cut off. Raises ``ValueError``."""
+    if isinstance(text, datetime):
+        moment = text
+    else:
+        fits = re.match(
+            r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6})\d*)?\s*(Z|[+-]\d\d(?::?\d\d)?)?", str(text).strip()
         )
-        query = select(~found.c.attnotnull).where(found.c.attrelid == func.to_regclass(full))
-        return query.where(found.c.attname == bindparam(None, relation.watermark_column, type_=NullType()))
-
-    def full_scan(self, plan: str) -> str | None:
-        return "Seq Scan" if "Seq Scan" in plan else None
-
-
-class MySQL(Dialect):
-    """MySQL and MariaDB. Sessions are set to UTC; text that is compared with a number would be compared as a double."""
-
-    name = "mysql"
-    row_values = False  # MariaDB reads the whole range for a row value; spelt out it begins where it should
-    reads_plans = True
-
-    def make(self) -> Any:
-        return MySQLDialect_pymysql()
-
-    def full_scan(self, plan: str) -> str | None:
-        return "type ALL" if "'ALL'" in plan else None
-
-    def nullable(self, relation: Relation) -> Any:
-        if not relation.table:
-            return None
-        names = ("is_nullable", "table_schema", "table_name", "column_name")
-        found = table("columns", *(column(name) for name in names), schema="information_schema")
-        query = select(found.c.is_nullable).where(found.c.table_name == relation.table[-1])
-        query = query.where(found.c.column_name == relation.watermark_column)
-        return query.where(found.c.table_schema == (relation.table[-2] if len(relation.table) > 1 else func.database()))
-
-    def text_of(self, value: Any, column: Column) -> Any:
-        return cast(value, CHAR())
-
-    def key_text(self, key: Any) -> Any:
-        return func.hex(cast(key, BINARY()))
-
-    def clock(self) -> Any:
-        return cast(func.utc_timestamp(literal_column("6")), CHAR())
-
-    def checksum(self, parts: Sequence[Any]) -> Any:
-        digest = func.md5(func.concat_ws(literal_column("'|'"), *parts))
-        return cast(
-            func.conv(func.left(digest, literal_column("15")), literal_column("16"), literal_column("10")),
-            INTEGER(unsigned=True),
-        )
-
-    def moment(self, value: datetime, column: Column) -> str:
-        if column.kind is Kind.MOMENT:
-            value = value.astimezone(timezone.utc).replace(tzinfo=None)
-        return super().moment(value, Column("date" if column.kind is Kind.DATE else "datetime", database=self.name))
+        if not fits:
+            raise ValueError("the database's clock has an unknown form")
+        day, time, fraction, zone = fits.groups()
+        moment = datetime.fromisoformat(f"{day}T{time}.{(fraction or '').ljust(6, '0')}{_offset(zone)}")
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
-class SQLite(Dialect):
-    """A column holds values of any type. Times are text, whose order is that of the times as long as one format is kept."""
-
-    name = "sqlite"
-    row_values = True
-    explain_prefix = "EXPLAIN QUERY PLAN "
-    reads_plans = True
-
-    def make(self) -> Any:
-        return SQLiteDialect_pysqlite()
-
-    def text_of(self, value: Any, column: Column) -> Any:
-        return value
-
-    def key_text(self, key: Any) -> Any:
-        return key
-
-    def value_of(self, value: str, column: Column) -> Any:
-        bare = column.kind is Kind.TEXT and not re.search("char|text|clob", column.type_name, re.IGNORECASE)
-        plain = int(value) if bare and re.fullmatch(r"-?\d+", value) else _plain(value, column)
-        return bindparam(None, plain, type_=NullType())
-
-    def full_scan(self, plan: str) -> str | None:
-        return "SCAN" if re.search(r"\bSCAN\b(?!.*USING (COVERING )?INDEX)", plan) else None
-
-    def clock(self) -> Any:
-        return literal_column("strftime('%Y-%m-%d %H:%M:%f', 'now')")
-
-    def moment(self, value: datetime, column: Column) -> str:
-        """Return the least text of all times of that second, whatever follows the seconds."""
-        if column.kind is Kind.DATE:
-            return value.date().isoformat()
-        naive = value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
-        return naive.isoformat(sep=column.separator, timespec="seconds")
+def _offset(zone: str | None) -> str:
+    if not zone or zone == "Z":
+        return "+00:00"
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    return f"{zone[0]}{digits[:2]}:{digits[2:]}"
 
 
-_DIALECTS: dict[str, type[Dialect]] = {each.name: each for each in (PostgreSQL, MySQL, SQLite)}
-_OTHERS = {"postgres": "postgresql", "mariadb": "mysql"}
+_ALIASES = {
+    "postgres": "postgresql",
+    "redshift+redshift_connector": "redshift",
+    "mariadb": "mysql",
+    "sqlite3": "sqlite",
+    "sqlserver": "mssql",
+    "oracledb": "oracle",
+    "gcpbigquery": "bigquery",
+    "google_cloud_platform": "bigquery",
+}
 
 
-@cache
-def dialect_of(name: str) -> Dialect:
-    """Return the dialect that a hook's ``dialect_name``, or a connection's type, names. An unknown one is taken for ANSI."""
-    from airflow_state_watchers.sources.sql_warehouses import WAREHOUSES
+def dialect_of(name: str, paramstyle: str | None = None) -> Dialect:
+    """Return the dialect of a database by Airflow's name for it (a hook's ``dialect_name``, a connection's type).
 
-    known = _DIALECTS | WAREHOUSES
-    return known.get(_OTHERS.get(name, name), Dialect)()
+    ``paramstyle`` is for a driver that marks parameters otherwise than that of Airflow's own hook.
+    """
+    from airflow_state_watchers.sources import sql_dialects_open, sql_dialects_warehouse
+
+    plain = name.lower().partition("+")[0] if name.lower() not in _ALIASES else name.lower()
+    plain = _ALIASES.get(plain, plain)
+    for kind in (*sql_dialects_open.DIALECTS, *sql_dialects_warehouse.DIALECTS):
+        if kind.name == plain:
+            return kind(paramstyle)
+    return Dialect(paramstyle)

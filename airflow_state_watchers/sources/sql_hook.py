@@ -12,9 +12,8 @@ from airflow.sdk import BaseHook
 
 from airflow_state_watchers.core.transactions import Openness
 from airflow_state_watchers.exceptions import SourceUnavailable
-from airflow_state_watchers.sources.sql_dialects import Dialect
-from airflow_state_watchers.sources.sql_scan import utc
-from airflow_state_watchers.sources.sql_statements import Predicate
+from airflow_state_watchers.sources.sql_dialects import Dialect, read_clock
+from airflow_state_watchers.sources.sql_statements import Query, clock_query
 
 _SESSION = {
     "mysql": (
@@ -33,17 +32,18 @@ class _Line:
         self._hook, self._name = hook, name
         self._connection: Any = None
 
-    def run(self, query: Predicate) -> list[tuple[Any, ...]]:
+    def run(self, query: Query) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         connection = self._opened()
         try:
             with closing(connection.cursor()) as cursor:
-                cursor.execute(query.sql, query.parameters) if query.parameters else cursor.execute(query.sql)
+                cursor.execute(query.text, query.parameters)
                 rows = cursor.fetchall()
+                names = tuple(column[0] for column in cursor.description or ())
             connection.rollback()  # the next statement sees what is committed by then
         except Exception:
             self.close()
             raise
-        return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
+        return names, [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
 
     def _opened(self) -> Any:
         if self._connection is None:
@@ -70,11 +70,16 @@ class HookDatabase:
         self._line = _Line(hook, dialect.name)
 
     async def openness(self) -> tuple[Openness, str | None]:
-        sql, parameters = self.dialect.render(self.dialect.now())
-        ((now,),) = await self.run(Predicate(sql, parameters))
-        return Openness(utc(now), exact=False), None
+        ((now,),) = await self.run(clock_query(self.dialect))
+        return Openness(read_clock(now), exact=False), None
 
-    async def run(self, query: Predicate) -> list[tuple[Any, ...]]:
+    async def run(self, query: Query) -> list[tuple[Any, ...]]:
+        return (await self._run(query))[1]
+
+    async def names(self, query: Query) -> tuple[str, ...]:
+        return (await self._run(query))[0]
+
+    async def _run(self, query: Query) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         line = self._line
         future = asyncio.get_running_loop().run_in_executor(line.thread, line.run, query)
         try:

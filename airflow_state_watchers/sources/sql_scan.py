@@ -13,16 +13,14 @@ from zoneinfo import ZoneInfo
 from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.core.transactions import Openness
 from airflow_state_watchers.core.zones import safe_local
-from airflow_state_watchers.exceptions import SourceError
-from airflow_state_watchers.sources.sql_column import Column, Kind
-from airflow_state_watchers.sources.sql_dialects import Dialect
-from airflow_state_watchers.sources.sql_statements import Predicate, Statements
+from airflow_state_watchers.sources.sql_column import Kind
+from airflow_state_watchers.sources.sql_dialects import Dialect, read_clock
+from airflow_state_watchers.sources.sql_statements import Query, Statements
 
-FUTURE_COUNTED = 1001
 FUTURE = timedelta(seconds=10)
 """Rows with a time so far ahead of the look wait for their time; younger ones were written since."""
 
-Run = Callable[[Predicate], Awaitable[list[tuple[Any, ...]]]]
+Run = Callable[[Query], Awaitable[list[tuple[Any, ...]]]]
 
 
 class Database(Protocol):
@@ -33,8 +31,11 @@ class Database(Protocol):
     async def openness(self) -> tuple[Openness, str | None]:
         """Look at the clock and at the open transactions; also return what people should know."""
 
-    async def run(self, query: Predicate) -> list[tuple[Any, ...]]:
+    async def run(self, query: Query) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows. Raises the driver's errors."""
+
+    async def names(self, query: Query) -> tuple[str, ...]:
+        """Run a statement and return the names of its columns. Raises the driver's errors."""
 
     async def aclose(self) -> None: ...
 
@@ -53,88 +54,75 @@ class SqlBeyond:
 
 
 class SqlScan:
-    """See :class:`~airflow_state_watchers.ports.RowScan`."""
+    """See :class:`~airflow_state_watchers.ports.RowScan`. ``names`` are the columns of the rows that an event carries."""
 
     def __init__(
-        self, run: Run, statements: Statements, dialect: Dialect, column: Column, opened: Openness, note: str | None
+        self, run: Run, statements: Statements, zone: str, opened: Openness, note: str | None, names: Sequence[str] = ()
     ) -> None:
-        self._run, self._statements, self._dialect, self._column = run, statements, dialect, column
+        self._run, self._statements, self._zone, self._names = run, statements, ZoneInfo(zone), names
         self.opened, self.note = opened, note
-        self.column = column.type_name
-        self.has_clock = column.kind.has_clock
+        self.column = statements.column.type_name
+        self.has_clock = statements.column.has_clock
 
     def at(self, moment: datetime) -> Cut:
-        if self._column.kind is Kind.MOMENT:
-            return Cut(self._dialect.moment(moment, self._column))
-        local = safe_local(moment, ZoneInfo(self._column.timezone or "UTC"))
-        return Cut(self._dialect.moment(local, self._column))
+        column, dialect = self._statements.column, self._statements.dialect
+        if not column.is_naive:
+            return Cut(dialect.moment_text(moment.astimezone(timezone.utc), column))
+        return Cut(dialect.moment_text(safe_local(moment, self._zone), column))
 
     async def greatest(self) -> tuple[Cut | None, datetime]:
         ((value, now),) = await self._run(self._statements.greatest())
-        return (None if value is None else self._after(_text(value))), utc(now)
+        return (None if value is None else self._after(str(value))), read_clock(now)
 
     def _after(self, value: str) -> Cut:
         """Return the cut after a value; for integers that is before the next one, so that windows are ``[low, high)``."""
-        return Cut(str(int(value) + 1)) if self._column.kind is Kind.INTEGER else Cut(value, after=True)
+        return Cut(str(int(value) + 1)) if self._statements.column.kind is Kind.INTEGER else Cut(value, after=True)
 
     async def begin(self, span: Span, *, most: int | None) -> SqlPart:
-        assert span.high is not None
+        high = span.high
+        assert high is not None
         if most is None:
-            ((count, ahead),) = await self._run(self._statements.count(span))
-            return SqlPart(span.high, int(count) if int(ahead) else 0, bool(int(ahead)))
-        ((count, least, greatest, ahead),) = await self._run(self._statements.first(span, most))
-        if not int(ahead):
-            return SqlPart(span.high, 0, False)
+            ((count,),) = await self._run(self._statements.count(span))
+            return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
+        ((count, least, greatest, below),) = await self._run(self._statements.first(span, most))
         if int(count) <= most:
-            return SqlPart(span.high, int(count), True)
-        end = Cut(_text(greatest))
-        if _text(least) == _text(greatest):  # one tie of more rows than that: it ends where the next value stands
-            ((following,),) = await self._run(self._statements.next_after(Cut(end.value, after=True), span.high))
-            end = span.high if following is None else Cut(_text(following))
-        ((count, _),) = await self._run(self._statements.count(Span(span.low, end)))
+            return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
+        if int(below):
+            return SqlPart(Cut(str(greatest)), int(below), True)
+        # One tie of more rows than that: it ends where the next value stands.
+        following = await self._run(self._statements.next_after(Cut(str(least), after=True)))
+        end = Cut(str(following[0][0])) if following else high
+        end = end if await self.is_ahead(end, high) else high
+        ((count,),) = await self._run(self._statements.count(Span(span.low, end)))
         return SqlPart(end, int(count), True)
+
+    async def is_ahead(self, low: Cut | None, high: Cut) -> bool:
+        if low is None:
+            return True
+        ((ahead,),) = await self._run(self._statements.is_ahead(low, high))
+        return bool(int(ahead))
 
     async def beyond(self, cut: Cut) -> SqlBeyond:
         future = self.at(self.opened.now + FUTURE) if self.has_clock else None
-        ((recent, ahead),) = await self._run(self._statements.beyond(cut, future, FUTURE_COUNTED))
+        ((recent, ahead),) = await self._run(self._statements.beyond(cut, future))
         return SqlBeyond(bool(int(recent)), int(ahead))
 
     async def sums(self, cuts: Sequence[Cut | None]) -> list[tuple[int, int]]:
         found = [(0, 0)] * (len(cuts) - 1)
-        query = self._statements.sums(cuts)
-        if query is not None:
-            for part, count, checksum in await self._run(query):
+        rows = await self._run(self._statements.sums(cuts))
+        if self._statements.dialect.has_checksum:
+            for part, count, checksum in rows:
                 found[int(part)] = (int(count), int(checksum) % 2**64)
             return found
-        for part, *marks in await self._run(self._statements.marks(cuts)):
+        for part, *marks in rows:
             digest = hashlib.blake2b(repr(marks).encode(), digest_size=8).digest()
             count, checksum = found[int(part)]
             found[int(part)] = (count + 1, (checksum + int.from_bytes(digest, "big")) % 2**64)
         return found
 
     async def rows(self, span: Span) -> list[dict[str, Any]]:
-        names = self._statements.names
-        if not names:
-            raise SourceError('payload="rows" needs columns=[...]: the names of what an event carries')
-        return [
-            dict(zip(names, map(plain, row), strict=True)) for row in await self._run(self._statements.stream(span))
-        ]
-
-
-def _text(value: Any) -> str:
-    """Return a driver's value as the text that the database takes again."""
-    return value if isinstance(value, str) else str(value)
-
-
-def utc(value: Any) -> datetime:
-    """Return the database's clock, given in UTC, as text or as a driver gives it."""
-    if isinstance(value, bytes):
-        value = value.decode()
-    if isinstance(value, str):
-        head, _, fraction = value.replace("T", " ").removesuffix("+00:00").removesuffix("+00").partition(".")
-        value = datetime.strptime(f"{head}.{(fraction or '0')[:6]}", "%Y-%m-%d %H:%M:%S.%f")  # noqa: DTZ007
-    aware: datetime = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-    return aware.astimezone(timezone.utc)
+        query = self._statements.range(span, self._names)
+        return [dict(zip(self._names, map(plain, row), strict=True)) for row in await self._run(query)]
 
 
 def plain(value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The statements that a SQL watcher and the readers of its windows run, built with SQLAlchemy.
+"""The statements by which a relation is watched and read, for any database.
 
-Identifiers are quoted and values bound, in each database's own way (:mod:`~airflow_state_watchers.sources.sql_dialects`).
-What the DAG's author wrote (``where``, ``sql``) goes into the text as it is.
+All compare in the database. Values are parameters; names are quoted part by part; the author's ``where`` and ``sql`` stand in
+them as they are. Rows whose watermark column is NULL are in none of them but :meth:`Statements.nulls`.
 """
 
 from __future__ import annotations
@@ -10,208 +10,210 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, case, column, func, literal_column, or_, select, table, text, true, tuple_
-from sqlalchemy.sql.elements import quoted_name
-from sqlalchemy.types import NullType
+import sqlalchemy as sa
 
 from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.sources.sql_column import Column
+from airflow_state_watchers.sources.sql_conditions import before, between, beyond, chosen, labelled, source, star
 from airflow_state_watchers.sources.sql_dialects import Dialect
 from airflow_state_watchers.sources.sql_relation import Relation
+from airflow_state_watchers.sources.sql_rendering import constant
+
+MOST_FUTURE = 1001
+"""Rows of the future are counted no further than this."""
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
-    """SQL text and its parameters, in the paramstyle of the connection's driver."""
+class Query:
+    """A statement and its parameters, as ``cursor.execute(text, parameters)`` takes them.
 
-    sql: str
-    parameters: Mapping[str, Any] | Sequence[Any]
+    Percent signs are doubled where the driver halves them, which most do only if they are given parameters: hand them over even
+    if there are none.
+    """
+
+    text: str
+    parameters: Mapping[str, Any] | tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row's place in the order of a relation: the exact texts of its watermark value and of its keys."""
+
+    value: str
+    keys: tuple[str, ...] = ()
 
 
 class Statements:
-    """What is asked of one relation, in one database's dialect."""
+    """The statements for one relation. ``column``: its watermark column; ``keys``: its key columns, types and all, for paging."""
 
-    def __init__(self, relation: Relation, dialect: Dialect, watermark: Column) -> None:
-        self._relation, self._dialect, self._watermark = relation, dialect, watermark
-        names = dict.fromkeys((relation.watermark_column, *relation.key_columns, *relation.columns))
-        self._from = dialect.source(relation, [_named(name) for name in names])
-        self._w = self._from.c[relation.watermark_column]
-        self._keys = [self._from.c[name] for name in relation.key_columns]
+    def __init__(self, relation: Relation, dialect: Dialect, column: Column, keys: Sequence[Column] = ()) -> None:
+        self.relation = relation
+        self.dialect = dialect
+        self.column = column
+        self.keys = tuple(keys)
+        self._value = self._name(column.name)
+        self._from = source(relation, dialect)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns that readers get; empty: all."""
-        return self._relation.columns
+    def nulls(self) -> Query:
+        """One row if the watermark column is NULL anywhere, else none."""
+        return self._query(self._limited(self._select(constant(1)).where(self._value.is_(None)), 1))
 
-    # Windows
+    def greatest(self) -> Query:
+        """``(text of the greatest value or NULL, clock)``; the clock is read in the same statement, not before the value."""
+        top = self._select(self._text()).where(self._value.is_not(None)).order_by(self._value.desc())
+        return self._query(sa.select(self._limited(top, 1).scalar_subquery(), self.dialect.clock()))
 
-    def count(self, span: Span) -> Predicate:
-        """One row: how many rows a span has, and whether its end stands after its beginning (1 or 0)."""
-        return self._render(select(func.count(), self._ahead(span)).select_from(self._from).where(self._within(span)))
+    def count(self, span: Span) -> Query:
+        """``(rows,)``"""
+        return self._query(self._select(sa.func.count()).where(*self._within(span)))
 
-    def first(self, span: Span, most: int) -> Predicate:
-        """One row: of the first ``most + 1`` rows their number, least and greatest value; and whether the span is ahead."""
-        value = self._w.label("w")
-        inner = select(value).where(self._within(span)).order_by(self._w)
-        part = self._dialect.limited(inner, most + 1).subquery("s")
-        least, greatest = self._text(func.min(part.c.w)), self._text(func.max(part.c.w))
-        return self._render(select(func.count(), least, greatest, self._ahead(span)).select_from(part))
+    def first(self, span: Span, most: int) -> Query:
+        """``(rows, least text, greatest text, rows below the greatest)`` of the span's first ``most + 1`` rows."""
+        w: Any = sa.column("w")
+        smallest = self._select(self._value.label("w")).where(*self._within(span)).order_by(self._value)
+        part = self._limited(smallest, most + 1).cte("part")
+        text = self.dialect.text_of(w, self.column)
 
-    def next_after(self, low: Cut, high: Cut) -> Predicate:
-        """One row: the least value of a span."""
-        return self._render(select(self._text(func.min(self._w))).where(self._within(Span(low, high))))
+        def one(what: Any, order: Any) -> Any:  # rather than MIN and MAX, which PostgreSQL has not for an uuid
+            return self._limited(sa.select(what).select_from(part).order_by(order), 1).scalar_subquery()
 
-    def greatest(self) -> Predicate:
-        """One row: the greatest value, and the database's clock once it was read."""
-        inner = select(self._text(func.max(self._w))).where(self._chosen()).scalar_subquery()
-        return self._render(select(inner, self._dialect.clock()))
+        below = sa.select(sa.func.count()).select_from(part).where(w < one(w, w.desc())).scalar_subquery()
+        return self._query(sa.select(sa.func.count(), one(text, w), one(text, w.desc()), below).select_from(part))
 
-    def beyond(self, cut: Cut, future: Cut | None, most: int) -> Predicate:
-        """One row: how many rows (1 at most) stand between the two cuts, and how many (``most`` at most) after the second."""
-        recent = self._counted(Span(cut, future), 1)
-        ahead = literal_column("0") if future is None else self._counted(Span(future, None), most)
-        return self._render(select(recent, ahead))
+    def is_ahead(self, low: Cut, high: Cut) -> Query:
+        """``(1,)`` if ``high`` stands after ``low``, else ``(0,)``."""
+        a, b = self.dialect.typed(low.value, self.column), self.dialect.typed(high.value, self.column)
+        ahead = a <= b if high.after and not low.after else a < b
+        return self._query(sa.select(sa.case((ahead, constant(1)), else_=constant(0))))
 
-    def nulls(self) -> Predicate:
-        """One row: how many rows (1 at most) have no value."""
-        inner: Any = select(literal_column("1").label("n")).select_from(self._from)
-        inner = inner.where(and_(self._w.is_(None), self._where()))
-        part = self._dialect.limited(inner, 1).subquery("s")
-        return self._render(select(func.count()).select_from(part))
+    def next_after(self, cut: Cut) -> Query:
+        """``(text,)`` of the smallest value beyond a cut, or no row."""
+        rest = self._select(self._text()).where(*self._within(Span(cut, None))).order_by(self._value)
+        return self._query(self._limited(rest, 1))
 
-    def sums(self, cuts: Sequence[Cut | None]) -> Predicate | None:
-        """A row for each part between two cuts that has rows: its number, row count and checksum; ``None``: no such function."""
-        checksum = self._dialect.checksum([self._text(self._w), *(self._dialect.key_text(key) for key in self._keys)])
-        if checksum is None:
-            return None
-        inner = select(self._part(cuts).label("p"), checksum.label("c")).where(self._within(Span(cuts[0], cuts[-1])))
-        part = inner.subquery("s")
-        total = self._dialect.total(part.c.c)
-        return self._render(select(part.c.p, func.count(), total).group_by(part.c.p))
+    def beyond(self, cut: Cut, now: Cut | None) -> Query:
+        """``(1 if there are rows from cut up to now else 0, rows from now on)``, counted up to :data:`MOST_FUTURE`.
 
-    def marks(self, cuts: Sequence[Cut | None]) -> Predicate:
-        """For a database without a checksum: part, value and keys of each row."""
-        columns = [
-            self._part(cuts).label("p"),
-            self._text(self._w),
-            *(self._dialect.key_text(key) for key in self._keys),
-        ]
-        return self._render(select(*columns).where(self._within(Span(cuts[0], cuts[-1]))))
+        Without ``now``, for columns that have no clock, no row is of the future.
+        """
+        recent = self._counted(Span(cut, now), 1)
+        return self._query(
+            sa.select(recent, constant(0) if now is None else self._counted(Span(now, None), MOST_FUTURE))
+        )
 
-    # Rows
+    def sums(self, cuts: Sequence[Cut | None]) -> Query:
+        """For each stretch between two cuts that has rows: ``(index, rows, sum of checksums)``, in one range scan.
 
-    def page(self, span: Span, after: Sequence[Any] | None, limit: int) -> Predicate:
-        """The first ``limit`` rows of a span after (value, keys): its columns, and then the value's text and the keys again."""
-        place = [self._text(self._w).label("w_"), *(key.label(f"k_{n}") for n, key in enumerate(self._keys))]
-        query = select(*self._columns(), *place).select_from(self._from).where(self._within(span))
+        Where the database has no checksum, instead for each row: ``(index, text of the value, text of each key...)``.
+        """
+        index = self._index(cuts[1:])
+        select = self._select(index.label("i")).where(*self._within(Span(cuts[0], cuts[-1])))
+        texts = [self._text(), *(self.dialect.text_of(self._name(key.name), key) for key in self.keys)]
+        if not self.dialect.has_checksum:
+            return self._query(select.add_columns(*labelled(texts)))
+        rows = select.add_columns(self.dialect.checksum(texts).label("h")).subquery("r")
+        i: Any = sa.column("i")
+        h: Any = sa.column("h")
+        return self._query(sa.select(i, sa.func.count(), sa.func.sum(h)).select_from(rows).group_by(i))
+
+    def range(self, span: Span, columns: Sequence[str] = ()) -> Query:
+        """A span's rows in order, with these columns or all of them."""
+        return self._query(self._columns(columns).where(*self._within(span)).order_by(*self._order()))
+
+    def page(self, span: Span, after: Place | None, limit: int, columns: Sequence[str] = ()) -> Query:
+        """The span's next rows after a place: their columns, then the exact texts of value and keys, for the next place.
+
+        The relation has to have keys, and they must tell its rows apart.
+        """
+        texts = [self._text(), *(self.dialect.text_of(self._name(key.name), key) for key in self.keys)]
+        select = self._columns(columns).add_columns(*labelled(texts))
+        rest = span if after is None else Span(None, span.high)
+        select = select.where(*self._within(rest))
         if after is not None:
-            query = query.where(self._after(after))
-        return self._render(self._dialect.limited(query.order_by(self._w, *self._keys), limit))
+            select = select.where(self._after(after))
+        return self._query(self._limited(select.order_by(*self._order()), limit))
 
-    def stream(self, span: Span) -> Predicate:
-        """All rows of a span, in order."""
-        query = select(*self._columns()).select_from(self._from).where(self._within(span))
-        return self._render(query.order_by(self._w, *self._keys))
+    def place_of(self, row: Sequence[Any]) -> Place:
+        """Return the place of a row that :meth:`page` gave."""
+        value, *keys = (str(text) for text in row[len(row) - 1 - len(self.keys) :])
+        return Place(value, tuple(keys))
 
-    def tiles(self, span: Span, n: int) -> Predicate:
-        """Rows of one value each, in order: the first of each of ``n`` tiles with about equally many rows; only different ones."""
-        tile = func.ntile(literal_column(str(int(n)))).over(order_by=self._w).label("t")
-        inner = select(self._w.label("v"), tile).where(self._within(span)).subquery("a")
-        firsts = select(func.min(inner.c.v).label("v")).group_by(inner.c.t).subquery("b")
-        different = select(firsts.c.v).distinct().subquery("c")
-        return self._render(select(self._text(different.c.v)).order_by(different.c.v))
-
-    def predicate(self, span: Span, alias: str | None = None) -> Predicate:
-        """The condition alone, for a statement that calls the table ``alias``."""
-        w = _named(self._relation.watermark_column)
+    def predicate(self, span: Span, alias: str | None = None) -> Query:
+        """The condition alone, ``where`` included, for a statement of the reader's own whose table is called ``alias``."""
+        value = self._value
         if alias is not None:
-            w = table(quoted_name(alias, False), column(w.name)).c[w.name]
-        return self._render(self._bounded(w, span) if span.low or span.high else w.is_not(None), self._where())
+            # As its author writes it: a plain name has no quotes there, and so must have none here.
+            plain = alias.isidentifier() and alias.isascii()
+            value = sa.table(sa.quoted_name(alias, quote=not plain), sa.column(self._value.name)).c[self._value.name]
+        conditions = [*between(self.dialect, value, self.column, span), *chosen(self.relation)]
+        return self._query(sa.and_(*conditions))
 
-    def sample(self, *, greatest: bool = False) -> Predicate:
-        """A value of the watermark column, as the driver gives it; no row if there is none."""
-        query = select(self._w).where(self._w.is_not(None))
-        return self._render(self._dialect.limited(query.order_by(self._w.desc()) if greatest else query, 1))
+    def names(self) -> Query:
+        """No rows, of all columns: the driver then describes them."""
+        return self._query(self._select(sa.literal_column("*")).where(constant(1) == constant(0)))
 
-    def types(self) -> Predicate:
-        """One row: the name of the watermark column's type, where the database has a function that tells it."""
-        empty = self._dialect.limited(select(self._w).where(text("1 = 0")), 1).scalar_subquery()
-        return self._render(select(self._dialect.type_of(empty)))
+    def example(self) -> Query:
+        """``(value,)``, the greatest, as the driver gives it; or no row."""
+        top = self._select(self._value).where(self._value.is_not(None)).order_by(self._value.desc())
+        return self._query(self._limited(top, 1))
 
-    def explain(self, span: Span) -> Predicate:
-        """The plan of a poll."""
-        query = self._render(self._dialect.limited(select(self._w).where(self._within(span)).order_by(self._w), 1000))
-        return Predicate(self._dialect.explain_prefix + query.sql, query.parameters)
+    def _name(self, name: str) -> sa.ColumnClause[Any]:
+        return sa.column(self.dialect.quoted(name))
 
-    # Parts
+    def _text(self) -> Any:
+        return self.dialect.text_of(self._value, self.column)
 
-    def _render(self, *parts: Any) -> Predicate:
-        sql, parameters = self._dialect.render(and_(*parts) if len(parts) > 1 else parts[0])
-        return Predicate(sql, parameters)
+    def _order(self) -> list[Any]:
+        return [self._value, *(self._name(key.name) for key in self.keys)]
 
-    def _columns(self) -> list[Any]:
-        wanted = self._relation.columns
-        return [self._from.c[name] for name in wanted] if wanted else [self._dialect.everything(self._from)]
+    def _select(self, *what: Any) -> sa.Select[Any]:
+        return sa.select(*what).select_from(self._from).where(*chosen(self.relation))
 
-    def _text(self, value: Any) -> Any:
-        return self._dialect.text_of(value, self._watermark)
+    def _columns(self, columns: Sequence[str]) -> sa.Select[Any]:
+        if columns:
+            return self._select(*(self._name(name) for name in columns))
+        return self._select(star(self._from, self.dialect))
 
-    def _value(self, cut: Cut) -> Any:
-        return self._dialect.value_of(cut.value, self._watermark)
+    def _within(self, span: Span) -> list[Any]:
+        return between(self.dialect, self._value, self.column, span)
 
-    def _where(self) -> Any:
-        return true() if self._relation.where is None else self._dialect.trusted(f"({self._relation.where})")
-
-    def _chosen(self) -> Any:
-        return self._where() if self._relation.where is not None else self._w.is_not(None)
-
-    def _within(self, span: Span) -> Any:
-        bounds = self._bounded(self._w, span) if span.low or span.high else self._w.is_not(None)
-        return bounds if self._relation.where is None else and_(bounds, self._where())
-
-    def _bounded(self, w: Any, span: Span) -> Any:
-        parts = []
-        if span.low is not None:
-            low = self._value(span.low)
-            parts.append(w > low if span.low.after else w >= low)
-        if span.high is not None:
-            parts.append(self._before(w, span.high))
-        return and_(*parts)
-
-    def _before(self, w: Any, cut: Cut) -> Any:
-        return w <= self._value(cut) if cut.after else w < self._value(cut)
-
-    def _ahead(self, span: Span) -> Any:
-        if span.low is None or span.high is None:
-            return literal_column("1")
-        low, high = (self._dialect.typed_value_of(cut.value, self._watermark) for cut in (span.low, span.high))
-        is_ahead = low <= high if span.high.after and not span.low.after else low < high
-        return case((is_ahead, literal_column("1")), else_=literal_column("0"))
+    def _after(self, place: Place) -> Any:
+        columns = self._order()
+        values = [self.dialect.value_of(place.value, self.column)]
+        values += [self.dialect.value_of(text, key) for text, key in zip(place.keys, self.keys, strict=True)]
+        if self.dialect.has_row_values:
+            return sa.tuple_(*columns) > sa.tuple_(*values)
+        return beyond(columns, values)
 
     def _counted(self, span: Span, most: int) -> Any:
-        inner: Any = select(literal_column("1").label("n")).select_from(self._from).where(self._within(span))
-        part = self._dialect.limited(inner, most).subquery()
-        return select(func.count()).select_from(part).scalar_subquery()
+        # Ordered, so that a planner takes the index rather than look for the first row of the whole table that fits.
+        rows = self._select(constant(1).label("n")).where(*self._within(span)).order_by(self._value)
+        return sa.select(sa.func.count()).select_from(self._limited(rows, most).subquery("r")).scalar_subquery()
 
-    def _part(self, cuts: Sequence[Cut | None]) -> Any:
-        whens: list[Any] = [
-            (self._before(self._w, cut), literal_column(str(number))) for number, cut in enumerate(cuts[1:-1]) if cut
-        ]
-        last: Any = literal_column(str(max(len(cuts) - 2, 0)))
-        return case(*whens, else_=last) if whens else last
+    def _index(self, highs: Sequence[Cut | None]) -> Any:
+        whens = []
+        for number, high in enumerate(highs[:-1]):
+            assert high is not None
+            whens.append((before(self.dialect, self._value, self.column, high), constant(number)))
+        last = constant(len(highs) - 1)
+        return sa.case(*whens, else_=last) if whens else last
 
-    def _after(self, after: Sequence[Any]) -> Any:
-        """What follows a row. As row values where the database reads them from its index, else spelt out."""
-        columns = [self._w, *self._keys]
-        bound = [self._value(Cut(after[0])), *(bindparam(None, key, type_=NullType()) for key in after[1:])]
-        if self._dialect.row_values:
-            return tuple_(*columns) > tuple_(*bound)
-        steps = []
-        for number, (left, right) in enumerate(zip(columns, bound, strict=True)):
-            same = [one == other for one, other in zip(columns[:number], bound[:number], strict=True)]
-            steps.append(and_(*same, left > right))
-        return and_(columns[0] >= bound[0], or_(*steps))
+    def _limited(self, select: sa.Select[Any], rows: int) -> sa.Select[Any]:
+        return self.dialect.limited(select, rows)
+
+    def _query(self, clause: Any) -> Query:
+        return query_of(clause, self.dialect)
 
 
-def _named(name: str) -> Any:
-    return column(quoted_name(name, True), NullType())
+def query_of(clause: Any, dialect: Dialect) -> Query:
+    """Write a clause of SQLAlchemy's for a database and its driver."""
+    compiled = clause.compile(dialect=dialect.rendering, compile_kwargs={"render_postcompile": True})
+    parameters = compiled.construct_params()
+    if compiled.positiontup is not None:
+        return Query(str(compiled), tuple(parameters[name] for name in compiled.positiontup))
+    return Query(str(compiled), dict(parameters))
+
+
+def clock_query(dialect: Dialect) -> Query:
+    """``(clock,)``, for :func:`~airflow_state_watchers.sources.sql_dialects.read_clock`."""
+    return query_of(sa.select(dialect.clock()), dialect)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_state_watchers.core.bookmark_codec import load
 from airflow_state_watchers.core.numbers import Numbers
@@ -20,24 +20,26 @@ from airflow_state_watchers.tasks.windows import SqlWindow
 if TYPE_CHECKING:
     from airflow_state_watchers.tasks.surroundings import AnyAsset
 
+Item = TypeVar("Item", bound="S3Object | SqlWindow")
 
-class Recorded:
+
+class Recorded(Generic[Item]):
     """Which items a task has finished: ``done`` and ``left``, each in order.
 
     While the task has not failed, what it was handed out counts as finished as soon as it has left the inbox.
     """
 
-    def __init__(self, airflow: InMemoryAirflow, items: Sequence[S3Object | SqlWindow]) -> None:
+    def __init__(self, airflow: InMemoryAirflow, items: Sequence[Item]) -> None:
         self._airflow = airflow
         self._items = list(items)
         self.failed = False
 
     @property
-    def done(self) -> list[S3Object | SqlWindow]:
+    def done(self) -> list[Item]:
         return [item for number, item in enumerate(self._items) if number in self._done()]
 
     @property
-    def left(self) -> list[S3Object | SqlWindow]:
+    def left(self) -> list[Item]:
         return [item for number, item in enumerate(self._items) if number not in self._done()]
 
     def _done(self) -> set[int]:
@@ -55,7 +57,7 @@ class Recorded:
 
 
 @contextmanager
-def inbox(asset: AnyAsset, items: Sequence[S3Object | SqlWindow]) -> Iterator[Recorded]:
+def inbox(asset: AnyAsset, items: Sequence[Item]) -> Iterator[Recorded[Item]]:
     """Let ``Inbox(asset)`` hand out these items inside the block.
 
     ::

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 Names: TypeAlias = tuple[str, ...]
 Rows: TypeAlias = list[tuple[Any, ...]]
-Parameters: TypeAlias = "Sequence[Any] | Mapping[str, Any] | None"
+Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
 
 _PG_TYPES = ("date", "timestamp", "timestamptz")
 _READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "mysql": "SET SESSION TRANSACTION READ ONLY"}
@@ -39,6 +39,11 @@ class ReadConnection:
     @property
     def name(self) -> str:
         return str(self._hook.dialect_name)
+
+    @property
+    def placeholder(self) -> str:
+        """How the driver wants a parameter to be written."""
+        return str(self._hook.placeholder)
 
     def __enter__(self) -> ReadConnection:
         return self
@@ -69,7 +74,7 @@ class ReadConnection:
     def _read(self, sql: str, parameters: Parameters) -> tuple[Names, Rows]:
         connection = self._opened()
         with closing(self._cursor(connection)) as cursor:
-            _execute(cursor, sql, parameters)
+            cursor.execute(sql, parameters)
             found = _names(cursor), _tuples(cursor.fetchall())
         connection.rollback()
         return found
@@ -78,7 +83,7 @@ class ReadConnection:
         """Run one statement and yield its rows, up to ``size`` at a time, as far as the driver can without holding all of them."""
         connection = self._opened()
         with closing(self._streaming_cursor(connection)) as cursor:
-            _execute(cursor, sql, parameters)
+            cursor.execute(sql, parameters)
             while rows := cursor.fetchmany(size):
                 yield _names(cursor), _tuples(rows)
         connection.rollback()
@@ -129,14 +134,6 @@ def _driver(connection: Any) -> str:
 def _is_lost(connection: Any) -> bool:
     """Return whether the driver knows that the connection is gone: psycopg says ``closed``, those of MySQL not ``open``."""
     return bool(getattr(connection, "closed", False)) or not getattr(connection, "open", True)
-
-
-def _execute(cursor: Any, sql: str, parameters: Parameters) -> None:
-    """Without parameters the argument is left out: drivers read a ``%`` in the text only if there are some."""
-    if parameters:
-        cursor.execute(sql, parameters)
-    else:
-        cursor.execute(sql)
 
 
 def _names(cursor: Any) -> Names:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_state_watchers.core.cut import Cut, Span
-from airflow_state_watchers.sources.sql_column import Column
-from airflow_state_watchers.sources.sql_dialects import dialect_of
-from airflow_state_watchers.sources.sql_statements import Predicate, Statements
+from airflow_state_watchers.sources.sql_statements import Place
 from airflow_state_watchers.tasks.refusal import InboxRefusal
 from airflow_state_watchers.tasks.window_connection import Names, ReadConnection, Rows
+from airflow_state_watchers.tasks.window_sql import Predicate, WindowStatements
 
 if TYPE_CHECKING:
     from airflow_state_watchers.tasks.windows import SqlWindow, Upper
@@ -36,13 +35,11 @@ def pages_of(window: SqlWindow, chunksize: int, upper: Upper) -> Iterator[tuple[
 def predicate_of(window: SqlWindow, alias: str | None, upper: Upper) -> Predicate:
     """See :meth:`SqlWindow.predicate`."""
     with ReadConnection(window.conn_id, window.hook_params) as connection:
-        statements = statements_of(window, connection)
-        return statements.predicate(span_of(window, upper, connection), alias)
+        return statements_of(window, connection).condition(span_of(window, upper, connection), alias)
 
 
-def statements_of(window: SqlWindow, connection: ReadConnection) -> Statements:
-    column = Column(window.column_type or "", window.timezone, connection.name)
-    return Statements(window.relation, dialect_of(connection.name), column)
+def statements_of(window: SqlWindow, connection: ReadConnection) -> WindowStatements:
+    return WindowStatements.of(window.relation, connection.name, connection.placeholder, window.column_type)
 
 
 def span_of(window: SqlWindow, upper: Upper, connection: ReadConnection) -> Span:
@@ -59,41 +56,57 @@ def _is_moment(column_type: str) -> bool:
 
 def _streamed(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names, Rows]]:
     with ReadConnection(window.conn_id, window.hook_params) as connection:
-        statement = statements_of(window, connection).stream(span_of(window, upper, connection))
-        yield from connection.stream(statement.sql, statement.parameters, size)
+        query = statements_of(window, connection).range(span_of(window, upper, connection), window.columns)
+        yield from connection.stream(query.text, query.parameters, size)
 
 
 def _by_key(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names, Rows]]:
-    """Each page asks for one row more than it gives: the row that the next page begins with.
+    """Each page asks for one row more than it gives: the one that the next page begins with.
 
-    So keys that do not tell all rows apart, or that are NULL, are seen in the same statement that would go wrong by them: a row
-    which the next page would leave out follows right after the last one of this page.
+    A row has the window's columns, then its keys if they are not among those, then the texts of its place.
     """
+    columns = window.columns and (*window.columns, *(key for key in window.key_columns if key not in window.columns))
+    hidden = len(columns) - len(window.columns) + 1 + len(window.key_columns)
     with ReadConnection(window.conn_id, window.hook_params) as connection:
         statements, span = statements_of(window, connection), span_of(window, upper, connection)
-        hidden = 1 + len(window.key_columns)
-        after: tuple[Any, ...] | None = None
+        after: Place | None = None
         while True:
-            statement = statements.page(span, after, size + 1)
-            names, rows = connection.read(statement.sql, statement.parameters)
-            places = [row[-hidden:] for row in rows]
-            _check(window, places, size)
+            query = statements.page(span, after, size + 1, columns)
+            names, rows = connection.read(query.text, query.parameters)
+            _check_places(window, rows, size)
             if rows:
                 yield names[:-hidden], [row[:-hidden] for row in rows[:size]]
             if len(rows) <= size:
                 return
-            after = places[size - 1]
+            if after is None:
+                statements = statements.with_keys([rows[0][_index(names, key)] for key in window.key_columns])
+            place = statements.place_of(rows[size - 1])
+            if after is None or place.value != after.value:
+                query = statements.null_keys(place)
+                _check_no_nulls(window, connection.read(query.text, query.parameters)[1])
+            after = place
 
 
-def _check(window: SqlWindow, places: Sequence[tuple[Any, ...]], size: int) -> None:
-    keys = ", ".join(window.key_columns)
-    if any(None in place for place in places):
-        raise InboxRefusal(
-            f"{window}: the key columns {keys} are NULL in a row. Name key columns that are never NULL and tell all rows apart "
-            "(key_columns=... of the watcher), or none: then a window is read by one statement."
-        )
+def _index(names: Names, key: str) -> int:
+    """Return where a column stands, also where the database shows a name that nobody quoted in upper case."""
+    return names.index(key if key in names else key.upper())
+
+
+def _check_places(window: SqlWindow, rows: Rows, size: int) -> None:
+    """Raise if the page after this one would leave a row out: it begins after the last row's place, whose equal follows."""
+    places = [row[-1 - len(window.key_columns) :] for row in rows]
+    _check_no_nulls(window, [place for place in places if None in place])
     if len(places) > size and places[size] == places[size - 1]:
         raise InboxRefusal(
-            f"{window}: the key columns {keys} do not tell all rows apart. Name more of them (key_columns=... of the watcher), or "
-            "none: then a window is read by one statement."
+            f"{window}: the key columns {', '.join(window.key_columns)} do not tell all rows apart. Name more of them "
+            "(key_columns=... of the watcher), or none: then a window is read by one statement."
+        )
+
+
+def _check_no_nulls(window: SqlWindow, found: Sequence[Any]) -> None:
+    """Raise if there is a row with a NULL in its key: it is neither before nor after any place, so a page could not reach it."""
+    if found:
+        raise InboxRefusal(
+            f"{window}: the key columns {', '.join(window.key_columns)} are NULL in a row. Name key columns that are never NULL "
+            "and tell all rows apart (key_columns=... of the watcher), or none: then a window is read by one statement."
         )

@@ -22,10 +22,10 @@ def split_of(window: SqlWindow, n: int) -> list[SqlWindow]:
     if n == 1:
         return [window]
     with ReadConnection(window.conn_id, window.hook_params) as connection:
-        statement = statements_of(window, connection).tiles(span_of(window, "window", connection), n)
-        _, rows = connection.read(statement.sql, statement.parameters)
+        query = statements_of(window, connection).tiles(span_of(window, "window", connection), n)
+        _, rows = connection.read(query.text, query.parameters)
     # The first row of each tile, different ones only: the first of all is the first row of the window, where nothing is to be cut.
-    return _cut(window, [row[0] for row in rows[1:]])
+    return _cut(window, [str(row[0]) for row in rows[1:]])
 
 
 def _cut(window: SqlWindow, values: Iterable[str]) -> list[SqlWindow]:

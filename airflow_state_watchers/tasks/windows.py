@@ -16,7 +16,7 @@ from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.sources.sql_relation import Relation
 
 if TYPE_CHECKING:
-    from airflow_state_watchers.sources.sql_statements import Predicate
+    from airflow_state_watchers.tasks.window_sql import Predicate
 
 Upper: TypeAlias = Literal["window", "now"]
 DfType: TypeAlias = Literal["pandas", "polars", "arrow"]
@@ -102,7 +102,7 @@ class SqlWindow:
         """Return up to ``n`` windows that tile this one, with about equally many rows each, for ``.expand()``.
 
         They are cut at values that lie in the database now, never inside a tie: with too few values there are fewer windows.
-        Rows that share one value stay together.
+        Rows that share one value stay together. How many rows a part has nobody has counted: its ``count`` is 0.
         """
         from airflow_state_watchers.tasks.window_split import split_of
 

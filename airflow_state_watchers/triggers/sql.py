@@ -132,6 +132,7 @@ class SqlUpdatedAtTrigger(WatermarkTrigger):
             nulls=self.nulls,
             timeout=timeout,
             connections=max(1, int(configured("connections_per_database", 4))),
+            carries_rows=self.payload == "rows",
         )
 
     def build_reading(self, settings: Settings) -> RowReading:

@@ -31,9 +31,9 @@ STALEST = 20.0
 """Seconds for which a row that is updated all the time may be out of date in the copy, on a machine where a long transaction holds
 the watermark for six and a killed watcher needs five to be back."""
 ROLES = {
-    "superuser": "CREATE ROLE watcher SUPERUSER LOGIN",
-    "pg_read_all_stats": "CREATE ROLE watcher LOGIN; GRANT pg_read_all_stats TO watcher; GRANT SELECT ON orders TO watcher",
-    "plain": "CREATE ROLE watcher LOGIN; GRANT SELECT ON orders TO watcher",
+    "superuser": "CREATE ROLE {role} SUPERUSER LOGIN",
+    "pg_read_all_stats": "CREATE ROLE {role} LOGIN; GRANT pg_read_all_stats TO {role}; GRANT SELECT ON orders TO {role}",
+    "plain": "CREATE ROLE {role} LOGIN; GRANT SELECT ON orders TO {role}",
 }
 
 
@@ -96,10 +96,9 @@ class History:
         self.uri = server.create_database(name)
         with psycopg.connect(self.uri, autocommit=True) as connection:
             connection.execute(TABLE)
-            connection.execute("DROP ROLE IF EXISTS watcher")
             for statement in ROLES[role].split(";"):
-                connection.execute(statement)
-        self.env = {"AIRFLOW_CONN_SHOP": server.uri(name, user="watcher")}
+                connection.execute(statement.format(role=f"watcher_{name}"))
+        self.env = {"AIRFLOW_CONN_SHOP": server.uri(name, user=f"watcher_{name}")}
         plan = {"conn_id": "shop", "table": "public.orders", "watermark_column": column, "key_columns": ["id"]}
         plan |= {"start": "earliest", "poll_interval": 5, **arguments}
         (directory / "arguments.json").write_text(json.dumps(plan))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -15,6 +16,8 @@ import pytest
 from airflow.sdk import BaseHook
 
 from airflow_state_watchers import InboxError, SqlWindow
+from airflow_state_watchers.sources.sql_statements import Place
+from airflow_state_watchers.tasks.window_sql import WindowStatements
 from tests.tasks.databases import Database, ids, read
 
 NAME = 'Order "x" %s; --'
@@ -96,12 +99,35 @@ def test_a_query_and_a_condition(database: Database) -> None:
     assert read(window) == [{"id": i, "v": 2 * i, "t": "a%b"} for i in (2, 4, 5)]
 
 
+def test_comments_hide_nothing(database: Database) -> None:
+    orders(database, [1, 2, 3, 4])
+    window = database.window("2", "4", where="id < 9 -- all of them")
+    assert ids(window) == [2, 3]
+    assert ids(database.window("2", "4", table=None, sql="SELECT * FROM orders -- all of them")) == [2, 3]
+
+
 def test_a_null_in_a_key_is_said(database: Database) -> None:
     database.run("CREATE TABLE orders (id integer, v integer)")
     database.insert("orders", [(1, 1), (None, 1), (None, 2), (4, 2)])
     with pytest.raises(InboxError, match=r"key column.* id .*NULL"):
         ids(database.window("1", "3"))
     assert len(read(database.window("1", "3", key_columns=()))) == 4
+
+
+def test_a_null_key_is_said_wherever_pages_end(database: Database) -> None:
+    database.run("CREATE TABLE orders (id integer, v integer)")
+    database.insert("orders", [(1, 1), (2, 1), (None, 1), (4, 1), (5, 2)])
+    for size in range(1, 6):
+        with pytest.raises(InboxError, match=r"key columns id are NULL in a row\. Name key columns"):
+            ids(database.window("1", "3"), size)
+
+
+def test_keys_that_do_not_tell_rows_apart_are_said_where_one_would_be_lost(database: Database) -> None:
+    database.run("CREATE TABLE orders (id integer, v integer)")
+    database.insert("orders", [(1, 1), (2, 1), (2, 1), (3, 1)])
+    assert ids(database.window("1", "3"), 3) == [1, 2, 2, 3]
+    with pytest.raises(InboxError, match=r"key columns id do not tell all rows apart\. Name more of them"):
+        ids(database.window("1", "3"), 2)
 
 
 UTC = timezone.utc
@@ -244,14 +270,27 @@ def test_a_large_window_takes_the_memory_of_a_page(shop: Database, keys: tuple[s
     shop.run("INSERT INTO orders SELECT n, n / 100, repeat('x', 100) FROM generate_series(1, 300000) n")
     shop.run("CREATE UNIQUE INDEX ON orders (v, id)")
     window, process = shop.window("0", "9999", key_columns=keys), psutil.Process()
-    pages = window.rows(chunksize=5000)
-    count = len(next(pages))
-    before = top = process.memory_info().rss
-    for rows in pages:
+    next(window.split(9)[0].rows(chunksize=5000))  # whatever is loaded or allocated once
+    count, before = 0, process.memory_info().rss
+    top = before
+    for rows in window.rows(chunksize=5000):
         count += len(rows)
         top = max(top, process.memory_info().rss)
     assert count == 300_000
     assert top - before < 20e6  # all of it is some 120 MB
+
+
+def test_a_page_is_a_range_of_the_index(shop: Database) -> None:
+    shop.run("CREATE UNLOGGED TABLE orders (id integer, v timestamptz)")
+    shop.run("INSERT INTO orders SELECT n, to_timestamp(n / 10) FROM generate_series(1, 50000) n")
+    shop.run("CREATE UNIQUE INDEX ON orders (v, id); ANALYZE orders")
+    window = shop.window("1970-01-01 00:10:00+00", "1970-01-01 01:00:00+00", column_type="timestamptz")
+    made = WindowStatements.of(window.relation, "postgresql", "%s", window.column_type)
+    page = made.page(window.span(), Place("1970-01-01 00:20:00+00", ("12005",)), 100)
+    plan = "\n".join(line for (line,) in shop.connection.execute("EXPLAIN " + page.text, page.parameters))
+    assert re.search(r"Index Cond: .*ROW\(v, id\) > ROW\(", plan), plan
+    assert "Sort" not in plan
+    assert "Filter" not in plan
 
 
 # predicate -----------------------------------------------------------------------------------------------------------
@@ -273,6 +312,14 @@ def test_a_predicate_loads_a_window_by_sql(database: Database) -> None:
     last = database.window("2", "3").predicate("o", upper="now")
     hook.run(f"INSERT INTO copy SELECT * FROM orders o WHERE {last.sql} AND id = 4", parameters=last.parameters)
     assert database.run("SELECT count(*) FROM copy") == [(4,)]
+
+
+def test_a_statement_may_have_parameters_of_its_own(shop: Database) -> None:
+    orders(shop, [1, 2, 3, 4, 5])
+    p = shop.window("2", "5").predicate()
+    hook: Any = cast(Any, BaseHook.get_connection("shop")).get_hook()
+    parameters = {**cast("dict[str, Any]", p.parameters), "most": 3}
+    assert hook.get_records(f"SELECT id FROM orders WHERE {p.sql} AND id <= %(most)s", parameters) == [(2,), (3,)]
 
 
 # split ---------------------------------------------------------------------------------------------------------------

@@ -15,14 +15,14 @@ from airflow_state_watchers.exceptions import SourceError, SourceUnavailable
 from airflow_state_watchers.sources import pg_horizon, pg_pool
 from airflow_state_watchers.sources.pg_pool import PgPool, PgPools
 from airflow_state_watchers.sources.pg_session import read_only
-from airflow_state_watchers.sources.sql_statements import Predicate
+from airflow_state_watchers.sources.sql_statements import Query
 from tests.sources.pg.conftest import ROLES, SETTINGS, Define, MakeDatabase, Place
 
 PASSWORD = "fr3sh s'ecret\\"
 
 
-def query(sql: str, parameters: dict[str, Any] | None = None) -> Predicate:
-    return Predicate(sql, parameters or {})
+def query(sql: str, parameters: dict[str, Any] | None = None) -> Query:
+    return Query(sql, parameters or {})
 
 
 ONE = query("SELECT 1")
