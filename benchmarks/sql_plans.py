@@ -39,7 +39,11 @@ class Plan:
     nodes: tuple[tuple[int, dict[str, Any]], ...]
 
     def count(self, *kinds: str) -> int:
-        return sum(node["Node Type"] in kinds for _, node in self.nodes)
+        """Count the nodes that were run, but for those of the catalogue; what stands under ``LIMIT 0`` is planned and never run."""
+        return sum(
+            node["Node Type"] in kinds and node["Actual Loops"] > 0 and node.get("Relation Name", TABLE) == TABLE
+            for _, node in self.nodes
+        )
 
     @property
     def text(self) -> str:
@@ -47,7 +51,8 @@ class Plan:
         for depth, node in self.nodes:
             index = f" using {node['Index Name']}" if "Index Name" in node else ""
             relation = f" on {node['Relation Name']}" if "Relation Name" in node else ""
-            lines.append(f"    {'  ' * depth}{node['Node Type']}{index}{relation} (rows={node['Actual Rows']:g})")
+            ran = f"rows={node['Actual Rows']:g}" if node["Actual Loops"] else "never run"
+            lines.append(f"    {'  ' * depth}{node['Node Type']}{index}{relation} ({ran})")
             lines += [f"    {'  ' * depth}    {name}: {node[name]}" for name in CONDITIONS if name in node]
         return "\n".join(lines)
 

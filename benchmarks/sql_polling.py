@@ -3,8 +3,8 @@
 Each contestant has a fresh process, and polls a table of 10 thousand, one million and five million rows in a PostgreSQL of its
 own: with nothing new, and with 1,000 new rows before each poll. Told of each poll: its time, the database's (plans and
 executions of all its statements, by pg_stat_statements; *active* also counts parsing and the protocol), the processor time of
-the client, and how long the event loop was held, where there is one. Then reading many rows at once, the plans of our
-statements as the server ran them, and the row-value form of "after this row" against the one with OR.
+the client, and how long the event loop was held, where there is one. Then the plans of our statements as the server ran them,
+the row-value form of "after this row" against the one with OR, and, from the largest table, reading many rows at once.
 
     make bench-sql_polling ARGS="--sizes 10000 --new-polls 5 --backlog 5000"
 """
@@ -23,7 +23,7 @@ from benchmarks.sql_plans import keyset
 from benchmarks.sql_table import NEW, Table, filled, server
 
 OURS, PEERS, BACKLOG, PLANS = (f"benchmarks.sql_{name}" for name in ("ours", "peers", "backlog", "plans"))
-WATCHER = "ours"
+WATCHER, READER = "ours", "ours, rows"
 STORED = "SELECT ... > stored value"
 SENSOR = "SqlSensor's poke"
 DLT, DLT_EXTRACT = "dlt's incremental resource", "dlt's pipeline.extract"
@@ -110,8 +110,8 @@ def compare(figures: Figures) -> Figures:
     return found
 
 
-def measure(table: Table, limits: dict[str, int], backlog: int, result: Result) -> list[str]:
-    """Run everything on one table; return the texts of the plans."""
+def measure(table: Table, limits: dict[str, int], result: Result) -> list[str]:
+    """Poll one table in all ways; return the texts of the plans."""
     size = f"{table.target.rows:,} rows"
     heading(size, COLUMNS.values())
     figures = compete(table, pollers(limits), COLUMNS)
@@ -119,8 +119,6 @@ def measure(table: Table, limits: dict[str, int], backlog: int, result: Result) 
     for label, values in compare(figures).items():
         row(label, values, COMPARED, "x")
         result.ratios |= {f"{size}: {label} over ours: {what}": value for what, value in values.items()}
-    heading(f"{backlog:,} rows at once", READING.values())
-    read = compete(table, readers(backlog), READING)
     heading("plans", PLANNED.values())
     plans = compete(table, [Contestant("ours", PLANS, "ours")], PLANNED)
     texts = [str(run.pop("text")) for run in plans.values()]
@@ -129,12 +127,25 @@ def measure(table: Table, limits: dict[str, int], backlog: int, result: Result) 
         print(f"{f'a page from the middle, by {label}':<{WIDTH}}{milliseconds:>10.4g} ms", flush=True)
         result.figures[f"{size}: a page from the middle, by {label}: ms"] = milliseconds
         result.ratios[f"{size}: a page by {label} over by row values"] = milliseconds / forms["row values"]
-    named = [("", figures), (f"{backlog:,} at once, ", read), ("plans, ", plans)]
-    for prefix, group in named:
-        result.figures |= {
-            f"{size}: {prefix}{label}: {what}": v for label, run in group.items() for what, v in run.items()
-        }
+    keep(result, size, figures)
+    keep(result, f"{size}: plans", plans)
     return [f"# {size}", *texts, *(plan.text for plan in their_plans)]
+
+
+def read(table: Table, rows: int, result: Result) -> None:
+    """Read many rows of one table in all ways."""
+    heading(f"{rows:,} rows at once", READING.values())
+    figures = compete(table, readers(rows), READING)
+    keep(result, f"{table.target.rows:,} rows: {rows:,} at once", figures)
+    result.ratios |= {
+        f"{rows:,} rows at once: {label} over {READER}: seconds": run["seconds"] / figures[READER]["seconds"]
+        for label, run in figures.items()
+        if READER in figures and label != READER
+    }
+
+
+def keep(result: Result, prefix: str, figures: Figures) -> None:
+    result.figures |= {f"{prefix}: {label}: {what}": v for label, run in figures.items() for what, v in run.items()}
 
 
 def judge(result: Result, sizes: Sequence[int]) -> None:
@@ -160,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 1_000_000, 5_000_000])
     parser.add_argument("--quiet-polls", type=int, default=200, help="polls without news, at most")
-    parser.add_argument("--new-polls", type=int, default=20, help="polls with new rows, at most")
+    parser.add_argument("--new-polls", type=int, default=10, help="polls with new rows, at most")
     parser.add_argument("--backlog", type=int, default=200_000, help="rows to read at once")
     asked = parser.parse_args()
     result = Result("sql_polling", {"load of the machine": round(os.getloadavg()[0], 1)})
@@ -169,7 +180,9 @@ def main() -> None:
     with server() as running:
         for size in asked.sizes:
             table = filled(running, size)
-            texts += measure(table, limits, min(asked.backlog, size // 2), result)
+            texts += measure(table, limits, result)
+            if size == max(asked.sizes):
+                read(table, min(asked.backlog, size // 2), result)
             table.close()
     judge(result, asked.sizes)
     result.write()

@@ -88,7 +88,7 @@ class Limits:
 
     quiet: int
     new: int
-    seconds: float = 15.0
+    seconds: float = 8.0
 
     def reached(self, series: Series) -> bool:
         polls = self.new if series.rows else self.quiet
