@@ -83,6 +83,7 @@ class SqlTableSource:
         keys = [Column(name) for name in self._relation.key_columns]
         statements = Statements(self._relation, database.dialect, found.column, keys)
         if self._notes is None:
+            await self._check_columns(statements)
             self._notes = await notes_on(self._relation, found, statements, self._run)
         if self._nulls == "raise":
             await self._check_nulls(statements)
@@ -106,6 +107,12 @@ class SqlTableSource:
             return await self._database.names(statements.names())
         except Exception as error:
             raise self._explained(error) from None
+
+    async def _check_columns(self, statements: Statements) -> None:
+        """Raise here if keys or columns are missing, rather than in each task that reads a window."""
+        names = list(dict.fromkeys((*self._relation.key_columns, *self._relation.columns)))
+        if names:
+            await self._run(statements.names(names))
 
     async def _check_nulls(self, statements: Statements) -> None:
         if await self._run(statements.nulls()):

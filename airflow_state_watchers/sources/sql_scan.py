@@ -27,6 +27,9 @@ from airflow_state_watchers.sources.sql_statements import Query, Statements
 FUTURE = timedelta(seconds=10)
 """Rows with a time so far ahead of the look wait for their time; younger ones were written since."""
 
+_TOO_LARGE = {2**bits for whole in (8, 16, 24, 32, 64) for bits in (whole - 1, whole)}
+"""What follows the greatest value of an integer type: no parameter of that type."""
+
 Run = Callable[[Query], Awaitable[list[tuple[Any, ...]]]]
 
 
@@ -104,7 +107,11 @@ class SqlScan:
 
     def _after(self, value: str) -> Cut:
         """Return the cut after a value; for integers that is before the next one, so that windows are ``[low, high)``."""
-        return Cut(str(int(value) + 1)) if self._statements.column.kind is Kind.INTEGER else Cut(value, after=True)
+        if self._statements.column.kind is Kind.INTEGER:
+            following = int(value) + 1
+            if following not in _TOO_LARGE:
+                return Cut(str(following))
+        return Cut(value, after=True)
 
     async def begin(self, span: Span, *, most: int | None) -> SqlPart:
         high = span.high

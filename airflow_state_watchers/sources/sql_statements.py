@@ -155,9 +155,9 @@ class Statements:
         conditions = [*between(self.dialect, value, self.column, span), *chosen(self.relation)]
         return self._query(sa.and_(*conditions))
 
-    def names(self) -> Query:
-        """No rows, of all columns: the driver then describes them."""
-        return self._query(self._select(sa.literal_column("*")).where(constant(1) == constant(0)))
+    def names(self, columns: Sequence[str] = ()) -> Query:
+        """No rows, of these columns or all: the driver then describes them, unless one does not exist."""
+        return self._query(self._columns(columns).where(constant(1) == constant(0)))
 
     def example(self) -> Query:
         """``(value,)``, the greatest, as the driver gives it; or no row."""

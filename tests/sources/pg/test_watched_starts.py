@@ -23,7 +23,7 @@ class Watched:
     def __init__(self, place: Place, define: Define, **arguments: Any) -> None:
         conn_id = define("shop_starts", host=str(place.server.directory), login="watcher_super", schema=place.name)
         trigger = SqlUpdatedAtTrigger(
-            conn_id, table="t", watermark_column="w", key_columns=["id"], payload="rows", **arguments
+            conn_id, table="t", watermark_column="w", **{"key_columns": ["id"], "payload": "rows", **arguments}
         )
         self.harness = WatcherHarness(trigger)
 
