@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airflow_state_watchers.sources import sql_scan
 from tests.sources.pg.conftest import Define, Place
 from tests.sources.pg.test_watched_starts import Watched, table
 
@@ -58,3 +59,33 @@ async def test_a_missing_column_is_said_at_the_first_poll_and_not_in_the_task(
     error = await watched.error()
     assert "no such column" in error
     assert '"nope"' in error
+
+
+async def test_a_window_has_no_more_rows_than_can_be_counted_in_time(
+    place: Place, define: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_scan, "MOST_ROWS", 10)
+    await table(place, "timestamptz")
+    async with await place.connect() as connection:
+        await connection.execute("INSERT INTO t (w) SELECT to_timestamp(n) FROM generate_series(1, 25) n")
+        await connection.execute("INSERT INTO t (w) SELECT '2026-01-02' FROM generate_series(1, 12)")
+    watched = Watched(place, define, start="earliest", payload="window")
+    events = await watched.harness.poll()
+    assert [event["count"] for event in events] == [10, 10, 5, 10]
+    assert [event["low"] for event in events[1:]] == [event["high"] for event in events[:-1]]
+    assert await watched.harness.poll() == []
+
+
+async def test_another_table_of_the_name_is_said_and_looked_at_anew(place: Place, define: Define) -> None:
+    await table(place, "timestamptz", "2026-01-01")
+    watched = Watched(place, define, start="earliest")
+    assert await watched.ids() == [1]
+    async with await place.connect() as connection:
+        await connection.execute("DROP TABLE t")
+    assert "no such table" in await watched.error()
+    await table(place, "timestamptz", "2026-01-02")
+    async with await place.connect() as connection:
+        await connection.execute("ALTER TABLE t ALTER w DROP NOT NULL")
+    note = (await watched.health())["note"]
+    assert "made again" in note
+    assert "may be NULL" in note
