@@ -5,6 +5,7 @@ It counts the new rows and delivers a window. A task reads the rows, with ``SqlW
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import json
 import os
@@ -79,7 +80,8 @@ async def watcher(where: dict[str, Any], name: str, **limits: int) -> Outcome:
     table, limit = Table(target), Limits(**limits)
     subject = Watcher()
     first = await measure(subject.poll)  # it connects, and looks what kind of column it is
-    runs: Outcome = {f"{name}: connecting": first}
+    alone = await measure(lambda: asyncio.sleep(4))  # about as long as its polls: what the machine does to any loop
+    runs: Outcome = {f"{name}: connecting": first, f"{name}: an idle loop": alone}
     polled = Subject(subject.poll, wait=SETTLED)
     runs[name] = await quiet(table, polled, limit)
     runs[f"{name}: {NEW:,} new"] = await news(table, polled, limit)
