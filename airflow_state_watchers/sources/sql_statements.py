@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.sources.sql_column import Column
 from airflow_state_watchers.sources.sql_conditions import before, between, beyond, chosen, labelled, source, star
-from airflow_state_watchers.sources.sql_dialects import Dialect
+from airflow_state_watchers.sources.sql_dialects import Dialect, read_text
 from airflow_state_watchers.sources.sql_relation import Relation
 from airflow_state_watchers.sources.sql_rendering import constant
 
@@ -142,7 +142,7 @@ class Statements:
 
     def place_of(self, row: Sequence[Any]) -> Place:
         """Return the place of a row that :meth:`page` gave."""
-        value, *keys = (str(text) for text in row[len(row) - 1 - len(self.keys) :])
+        value, *keys = (read_text(text) for text in row[len(row) - 1 - len(self.keys) :])
         return Place(value, tuple(keys))
 
     def predicate(self, span: Span, alias: str | None = None) -> Query:
