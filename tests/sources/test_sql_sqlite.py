@@ -15,7 +15,6 @@ import pytest
 
 from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.exceptions import SourceDenied, SourceMissing, SourceUnavailable
-from airflow_state_watchers.ports import RowScan, RowSource
 from airflow_state_watchers.sources.sql import SqlTableSource
 from airflow_state_watchers.sources.sql_notes import LARGE
 from airflow_state_watchers.sources.sql_relation import Relation
@@ -42,9 +41,8 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sqlite3.Connect
 
 @asynccontextmanager
 async def opened(relation: Relation, **arguments: Any) -> AsyncIterator[SqlTableSource]:
-    source: RowSource = SqlTableSource(relation, conn_id="shop", **arguments)
+    source = SqlTableSource(relation, conn_id="shop", **arguments)
     try:
-        assert isinstance(source, SqlTableSource)
         yield source
     finally:
         await source.aclose()
@@ -72,7 +70,7 @@ def insert(database: sqlite3.Connection, *times: str, group: str = "g") -> None:
 async def test_hostile_names_are_watched_and_read(database: sqlite3.Connection) -> None:
     insert(database, "2026-11-01 10:00:00", "2026-11-01 11:00:00", "2026-11-01 13:00:00")
     async with opened(relation(columns=("id", "Group", "a:b%c`"), where=WHERE), carries_rows=True) as source:
-        scan: RowScan = await source.open()
+        scan = await source.open()
         assert (scan.column, scan.has_clock, scan.note) == ("text", True, scan.note)
         high = scan.at(NOON)
         assert high == Cut("2026-11-01 12:00:00")
