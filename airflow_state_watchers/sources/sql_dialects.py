@@ -28,6 +28,8 @@ class Dialect:
     has_checksum: ClassVar[bool] = False
     folds_upper: ClassVar[bool] = False
     """Whether a name that nobody has quoted is taken in upper case."""
+    halves_always: ClassVar[bool] = True
+    """Whether the driver halves doubled percent signs also for parameters of which there are none."""
     limits_inline: ClassVar[bool] = True
     text_type: ClassVar[str] = "VARCHAR"
     """What any value is cast to that no other rule is for."""

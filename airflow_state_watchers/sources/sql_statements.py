@@ -31,7 +31,7 @@ class Query:
     """A statement and its parameters, as ``cursor.execute(text, parameters)`` takes them.
 
     Percent signs are doubled where the driver halves them, which most do only if they are given parameters: hand them over even
-    if there are none.
+    if there are none. Where a driver does not halve them then either, they are not doubled.
     """
 
     text: str
@@ -153,7 +153,7 @@ class Statements:
             plain = alias.isidentifier() and alias.isascii()
             value = sa.table(sa.quoted_name(alias, quote=not plain), sa.column(self._value.name)).c[self._value.name]
         conditions = [*between(self.dialect, value, self.column, span), *chosen(self.relation)]
-        return self._query(sa.and_(*conditions))
+        return written(sa.and_(*conditions), self.dialect)
 
     def names(self) -> Query:
         """No rows, of all columns: the driver then describes them."""
@@ -213,7 +213,15 @@ class Statements:
 
 
 def query_of(clause: Any, dialect: Dialect) -> Query:
-    """Write a clause of SQLAlchemy's for a database and its driver."""
+    """Write a whole statement of SQLAlchemy's for a database and its driver."""
+    query = written(clause, dialect)
+    if query.parameters or dialect.halves_always or not dialect.rendering.identifier_preparer._double_percents:
+        return query
+    return Query(query.text.replace("%%", "%"), query.parameters)
+
+
+def written(clause: Any, dialect: Dialect) -> Query:
+    """Write a part of a statement, which may get parameters elsewhere."""
     compiled = clause.compile(dialect=dialect.rendering, compile_kwargs={"render_postcompile": True})
     parameters = compiled.construct_params()
     if compiled.positiontup is not None:
