@@ -27,6 +27,9 @@ from airflow_state_watchers.sources.sql_statements import Query, Statements
 FUTURE = timedelta(seconds=10)
 """Rows with a time so far ahead of the look wait for their time; younger ones were written since."""
 
+LIMITS = frozenset(2**bits for bits in (7, 8, 15, 16, 23, 24, 31, 32, 63, 64))
+"""Numbers that are perhaps too large for a column that holds the one before."""
+
 Run = Callable[[Query], Awaitable[list[tuple[Any, ...]]]]
 
 
@@ -84,7 +87,8 @@ class SqlScan:
             return replace(self.at(moment), after=cut.after)
         if moment is not None and dialect.name == "sqlite":
             # It compares times as texts, so they have to be written alike.
-            return Cut(dialect.moment_text(moment, column), cut.after)
+            fraction = f".{moment.microsecond:06}".rstrip(".0") if column.kind is not Kind.DATE else ""
+            return Cut(dialect.moment_text(moment, column) + fraction, cut.after)
         try:
             ((text,),) = await self._run(self._statements.meant(cut.value))
         except (SourceError, ValueError) as error:
@@ -104,7 +108,9 @@ class SqlScan:
 
     def _after(self, value: str) -> Cut:
         """Return the cut after a value; for integers that is before the next one, so that windows are ``[low, high)``."""
-        return Cut(str(int(value) + 1)) if self._statements.column.kind is Kind.INTEGER else Cut(value, after=True)
+        if self._statements.column.kind is Kind.INTEGER and int(value) + 1 not in LIMITS:
+            return Cut(str(int(value) + 1))
+        return Cut(value, after=True)
 
     async def begin(self, span: Span, *, most: int | None) -> SqlPart:
         high = span.high

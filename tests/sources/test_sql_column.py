@@ -55,7 +55,8 @@ STORED = [
     ("TEXT", "2026-01-01T10:00:00+00:00", Kind.NAIVE, "T"),
     ("TEXT", "2026-01-01T10:00:00+02:00", Kind.TEXT, " "),  # no order by time
     ("TEXT", "2026-01-01", Kind.DATE, " "),
-    ("TIMESTAMP", 1767261600, Kind.INTEGER, " "),
+    ("TIMESTAMP", 1767261600, Kind.NUMERIC, " "),  # 1767261600.5 may come yet
+    ("BIGINT", 1767261600, Kind.INTEGER, " "),
     ("TIMESTAMP", 1767261600.5, Kind.FLOAT, " "),
     ("INTEGER", "x", Kind.TEXT, " "),
 ]
@@ -67,3 +68,22 @@ def test_what_is_stored_says_what_a_column_of_sqlite_is(
 ) -> None:
     column = sqlite_column("w", declared, greatest, is_nullable=True)
     assert (column.kind, column.separator) == (kind, separator)
+
+
+NAMES = [
+    # Numbers and texts in one column have no order that a watermark could follow, whatever the column is called.
+    ("TIMESTAMP", None, "timestamp"),
+    ("TIMESTAMP", "2026-01-01 10:00:00", "timestamp"),
+    ("TIMESTAMP", 5, "timestamp of numbers"),
+    ("TIMESTAMP", 5.5, "timestamp of numbers"),
+    ("", "x", "any"),
+    ("", 5, "any of numbers"),
+    ("BIGINT", 5, "bigint"),
+    ("BIGINT", "2026-01-01", "bigint of texts"),
+    ("NUMERIC(10, 2)", 5.5, "numeric"),
+]
+
+
+@pytest.mark.parametrize(("declared", "greatest", "name"), NAMES)
+def test_a_columns_name_tells_numbers_from_texts(declared: str, greatest: Any, name: str) -> None:
+    assert sqlite_column("w", declared, greatest, is_nullable=True).type_name == name
