@@ -27,8 +27,11 @@ from airflow_state_watchers.sources.sql_statements import Query, Statements
 FUTURE = timedelta(seconds=10)
 """Rows with a time so far ahead of the look wait for their time; younger ones were written since."""
 
-LIMITS = frozenset(2**bits for bits in (7, 8, 15, 16, 23, 24, 31, 32, 63, 64))
-"""Numbers that are perhaps too large for a column that holds the one before."""
+MOST_ROWS = 5_000_000
+"""Rows of a part, and of a window: to count more takes longer than a statement may, however often it is tried."""
+
+_TOO_LARGE = {2**bits for whole in (8, 16, 24, 32, 64) for bits in (whole - 1, whole)}
+"""What follows the greatest value of an integer type: no parameter of that type."""
 
 Run = Callable[[Query], Awaitable[list[tuple[Any, ...]]]]
 
@@ -108,16 +111,20 @@ class SqlScan:
 
     def _after(self, value: str) -> Cut:
         """Return the cut after a value; for integers that is before the next one, so that windows are ``[low, high)``."""
-        if self._statements.column.kind is Kind.INTEGER and int(value) + 1 not in LIMITS:
-            return Cut(str(int(value) + 1))
+        if self._statements.column.kind is Kind.INTEGER:
+            following = int(value) + 1
+            if following not in _TOO_LARGE:
+                return Cut(str(following))
         return Cut(value, after=True)
 
     async def begin(self, span: Span, *, most: int | None) -> SqlPart:
         high = span.high
         assert high is not None
         if most is None:
-            ((count,),) = await self._run(self._statements.count(span))
-            return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
+            ((count,),) = await self._run(self._statements.count(span, MOST_ROWS + 1))
+            if int(count) <= MOST_ROWS:
+                return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
+            most = MOST_ROWS
         ((count, least, greatest, below),) = await self._run(self._statements.first(span, most))
         if int(count) <= most:
             return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
@@ -127,7 +134,7 @@ class SqlScan:
         following = await self._run(self._statements.next_after(Cut(read_text(least), after=True)))
         end = Cut(read_text(following[0][0])) if following else high
         end = end if await self.is_ahead(end, high) else high
-        ((count,),) = await self._run(self._statements.count(Span(span.low, end)))
+        ((count,),) = await self._run(self._statements.count(Span(span.low, end), MOST_ROWS))
         return SqlPart(end, int(count), True)
 
     async def is_ahead(self, low: Cut | None, high: Cut) -> bool:

@@ -186,7 +186,7 @@ def all_of(made: Statements, low: str, high: str) -> Iterator[Query]:
     """Every statement that takes a value, with these."""
     a, b = Cut(low), Cut(high, after=True)
     for span in (Span(a, b), Span(a, None), Span(None, b)):
-        yield from (made.count(span), made.first(span, 5), made.range(span, ("Group",)), made.predicate(span, "o"))
+        yield from (made.count(span, 5), made.first(span, 5), made.range(span, ("Group",)), made.predicate(span, "o"))
         yield made.page(span, Place(low, ("271828182",)), 50)
     yield from (made.is_ahead(a, b), made.next_after(a), made.beyond(a, b), made.sums([a, b, None]), made.meant(low))
 
@@ -213,7 +213,7 @@ def test_percent_signs_reach_the_database_as_they_are(name: str) -> None:
     dialect = dialect_of(name)
     made = statements(dialect)
     span = Span(Cut("LOW"), Cut("HIGH"))
-    queries = (made.page(span, None, 5), made.greatest(), made.nulls(), made.names(), made.example(), made.count(span))
+    queries = (made.page(span, None, 5), made.greatest(), made.nulls(), made.names(), made.example(), made.count(span, 5))
     for query in queries:
         text = query.text
         is_replaced = bool(query.parameters) or name not in ("bigquery", "snowflake")
