@@ -47,7 +47,7 @@ def explain_hook(error: BaseException, *, label: str, conn_id: str) -> SourceErr
     name, text = type(error).__name__, str(error)
     if name == "AirflowNotFoundException" or "isn't defined" in text:
         return SourceMissing(f"{label}: Airflow has no connection {conn_id!r}. Create it, or change conn_id")
-    if isinstance(error, (OSError, TimeoutError)) and not isinstance(error, ImportError):
+    if isinstance(error, (OSError, TimeoutError)):
         return SourceUnavailable(f"{label}: connection {conn_id!r} cannot be read now ({name}). It is tried again")
     if isinstance(error, ImportError) or re.search("Unknown hook type|package (?:installed|'.*' is not)", text):
         remedy = "Install the provider of its type, and the driver, where the triggerer runs"
@@ -84,14 +84,19 @@ def _named(error: BaseException) -> str:
 
 def _state(error: BaseException) -> str:
     first = error.args[0] if error.args else None
-    fields = first.get("C") if isinstance(first, dict) else None  # redshift_connector
-    for state in (getattr(error, "sqlstate", None), getattr(error, "pgcode", None), first, fields):
+    if isinstance(first, dict):  # redshift_connector
+        first = first.get("C")
+    elif len(error.args) < 2:  # a lone one is the text
+        first = None
+    for state in (getattr(error, "sqlstate", None), getattr(error, "pgcode", None), first):
         if isinstance(state, str) and re.fullmatch(r"[0-9A-Z]{5}", state):
             return state
     return ""
 
 
 def _number(error: BaseException) -> int | None:
+    if isinstance(error, OSError):  # the operating system's, which mean something else
+        return None
     first = error.args[0] if error.args else None
     for number in (getattr(error, "errno", None), first, getattr(first, "code", None)):
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:

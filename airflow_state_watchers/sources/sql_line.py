@@ -18,6 +18,9 @@ SESSION: Mapping[str, tuple[str, ...]] = {
         "SET SESSION time_zone = '+00:00'",
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",
     ),
+    "mssql": (
+        "SET LOCK_TIMEOUT 15000",
+    ),  # it waits for writers, and else for ever; the error then says that it was a lock
     "sqlite": ("PRAGMA query_only = ON",),
     "oracle": ("ALTER SESSION SET TIME_ZONE = '+00:00'",),
     "snowflake": ("ALTER SESSION SET TIMEZONE = 'UTC'",),
@@ -68,9 +71,11 @@ class Line:
     def _opened(self) -> Any:
         if self._connection is None:
             self._connection = self._find().get_conn()
-            with closing(self._connection.cursor()) as cursor:
-                for statement in SESSION.get(self._dialect, ()):
-                    cursor.execute(statement)
+            if statements := SESSION.get(self._dialect, ()):
+                with closing(self._connection.cursor()) as cursor:
+                    for statement in statements:
+                        cursor.execute(statement)
+                self._connection.commit()  # the end of the first transaction would take a setting back
         return self._connection
 
     def _end_transaction(self) -> None:

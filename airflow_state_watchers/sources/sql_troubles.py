@@ -98,10 +98,10 @@ WORDS: tuple[tuple[str, Trouble], ...] = (
         REFUSED,
     ),
     (
-        r"starting up|shutting down|server closed|connection (?:was |is )?(?:reset|lost|closed)|eof|broken pipe|gone away",
+        r"starting up|shutting down|server closed|connection (?:was |is )?(?:reset|lost|closed)|\beof\b|broken pipe|gone away",
         LOST,
     ),
-    (r"syntax error|no such function|unrecognized token|parse", STATEMENT),
+    (r"syntax error|no such function|unrecognized token|\bparse\b", STATEMENT),
 )
 
 NAMED = (

@@ -193,6 +193,11 @@ ERRORS: list[tuple[str, Exception, type[SourceError], str]] = [
     ("ansi", ConnectionRefusedError(111, SECRET), Away, "cannot connect"),
     ("ansi", Exception(SECRET), Away, "did not answer properly (Exception). It is tried again"),
     ("ansi", sqlite3.ProgrammingError(SECRET), SourceError, "does not take the statement"),
+    # An operating system's numbers are no database's (54 is a lock of Oracle's).
+    ("oracle", ConnectionResetError(54, SECRET), Away, "cannot connect (ConnectionResetError)"),
+    # Five letters are no SQLSTATE where they are all the text there is.
+    ("ansi", RuntimeError("XYZZY"), Away, "did not answer properly (RuntimeError)"),
+    ("sqlite", sqlite3.OperationalError("no such function: typeofs"), SourceError, "does not take the statement"),
     ("sqlite", OverflowError(SECRET), SourceError, "a value does not fit"),
 ]
 

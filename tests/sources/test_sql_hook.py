@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -68,7 +70,11 @@ class Driver:
     def cursor(self) -> Cursor:
         return Cursor(self)
 
+    def commit(self) -> None:
+        self.statements.append("COMMIT")
+
     def rollback(self) -> None:
+        self.statements.append("ROLLBACK")
         if self.rollback_error is not None:
             raise self.rollback_error
 
@@ -149,6 +155,14 @@ async def test_an_error_ends_the_connection_and_the_next_is_made_by_the_connecti
     await until(lambda: driver.closed == 1)
     assert await watcher.run(ONE) == [(1, 2)]
     assert (driver.opened, driver.hooks) == (2, 2)
+    await watcher.aclose()
+
+
+async def test_a_session_is_set_up_for_all_its_transactions(driver: Driver) -> None:
+    watcher = database(dialect_of("redshift"))
+    for _ in range(2):
+        await watcher.run(ONE)
+    assert driver.statements == ["SET timezone TO 'UTC'", "COMMIT", "SELECT 1", "ROLLBACK", "SELECT 1", "ROLLBACK"]
     await watcher.aclose()
 
 
@@ -309,3 +323,20 @@ class Named(Driver):
 def test_the_dialect_of_a_hook(conn_type: str, hook: Any, name: str, style: str) -> None:
     dialect = dialect_for(hook, conn_type)
     assert (dialect.name, dialect.rendering.paramstyle) == (name, style)
+
+
+HANGING = """
+import asyncio, threading
+from airflow_state_watchers.sources.sql_thread import OwnThread
+
+async def main():
+    begun = threading.Event()
+    OwnThread("hangs", print).call(lambda: (begun.set(), threading.Event().wait()))
+    begun.wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_statement_that_hangs_does_not_keep_the_process() -> None:
+    subprocess.run([sys.executable, "-c", HANGING], check=True, timeout=60)

@@ -213,7 +213,14 @@ def test_percent_signs_reach_the_database_as_they_are(name: str) -> None:
     dialect = dialect_of(name)
     made = statements(dialect)
     span = Span(Cut("LOW"), Cut("HIGH"))
-    queries = (made.page(span, None, 5), made.greatest(), made.nulls(), made.names(), made.example(), made.count(span, 5))
+    queries = (
+        made.page(span, None, 5),
+        made.greatest(),
+        made.nulls(),
+        made.names(),
+        made.example(),
+        made.count(span, 5),
+    )
     for query in queries:
         text = query.text
         is_replaced = bool(query.parameters) or name not in ("bigquery", "snowflake")
