@@ -76,7 +76,7 @@ def _classified(error: BaseException, dialect: str) -> tuple[Trouble, str]:
 
 def _named(error: BaseException) -> str:
     """Return the table or column that a message names in a form that is known to hold nothing else."""
-    message = getattr(getattr(error, "diag", None), "message_primary", None)
+    message = getattr(getattr(error, "diag", None), "message_primary", None) or getattr(error, "msg", None)
     line = str(message or (error.args[-1] if error.args else "")).partition("\n")[0]
     found = (re.search(pattern, line) for pattern in NAMED)
     return next((match[1][:200] for match in found if match), "")

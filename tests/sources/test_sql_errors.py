@@ -44,6 +44,14 @@ def numbered(name: str, number: int) -> Exception:
 
 Missing, Denied, Away = SourceMissing, SourceDenied, SourceUnavailable
 
+
+def connector(number: int, text: str) -> Exception:
+    """As mysql-connector-python raises: all in one text, and in parts."""
+    error: Any = type("ProgrammingError", (Exception,), {})(number, f"{number} (42S02): {text}", "42S02")
+    error.errno, error.msg, error.sqlstate = number, text, "42S02"
+    return error  # type: ignore[no-any-return]
+
+
 ERRORS: list[tuple[str, Exception, type[SourceError], str]] = [
     (
         "postgresql",
@@ -138,6 +146,8 @@ ERRORS: list[tuple[str, Exception, type[SourceError], str]] = [
         "there is no such table: shop.orders (ProgrammingError 1146)",
     ),
     ("mysql", MY.OperationalError(1054, "Unknown column 'x' in 'SELECT'"), Missing, "there is no such column: x ("),
+    ("mysql", connector(1054, "Unknown column 'x' in 'SELECT'"), Missing, "no such column: x (ProgrammingError 1054)"),
+    ("mysql", connector(1142, SECRET), Denied, "reading is denied (ProgrammingError 1142)"),
     ("mysql", MY.OperationalError(1049, SECRET), Missing, "no such database"),
     ("mysql", MY.OperationalError(1045, f"Access denied for user '{SECRET}'"), Denied, "the login is not accepted"),
     ("mysql", MY.OperationalError(1044, f"Access denied for user '{SECRET}'"), Denied, "reading is denied"),
