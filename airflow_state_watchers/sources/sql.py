@@ -13,6 +13,7 @@ from airflow_state_watchers.sources.sql_dialects import dialect_of
 from airflow_state_watchers.sources.sql_errors import explain
 from airflow_state_watchers.sources.sql_notes import notes_on
 from airflow_state_watchers.sources.sql_relation import Relation
+from airflow_state_watchers.sources.sql_rendering import paramstyle_of
 from airflow_state_watchers.sources.sql_scan import Database, SqlScan
 from airflow_state_watchers.sources.sql_statements import Query, Statements
 
@@ -157,7 +158,7 @@ class SqlTableSource:
                 f"{self._relation.label}: connection {self._conn_id!r} of type {conn_type!r} is no SQL database"
             )
         name = str(getattr(hook, "dialect_name", "") or conn_type)
-        dialect = dialect_of(name if name != "default" else conn_type)
+        dialect = dialect_of(name if name != "default" else conn_type, paramstyle_of(hook))
         return HookDatabase(hook, dialect, conn_id=self._conn_id, timeout=self._timeout)
 
 

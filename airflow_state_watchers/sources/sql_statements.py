@@ -60,7 +60,7 @@ class Statements:
 
     def greatest(self) -> Query:
         """``(text of the greatest value or NULL, clock)``; the clock is read in the same statement, not before the value."""
-        top = self._select(self._text()).where(self._value.is_not(None)).order_by(self._value.desc())
+        top = self._select(self._label(self._text())).where(self._value.is_not(None)).order_by(self._value.desc())
         return self._query(sa.select(self._limited(top, 1).scalar_subquery(), self.dialect.clock()))
 
     def count(self, span: Span) -> Query:
@@ -72,7 +72,7 @@ class Statements:
         w: Any = sa.column("w")
         smallest = self._select(self._value.label("w")).where(*self._within(span)).order_by(self._value)
         part = self._limited(smallest, most + 1).cte("part")
-        text = self.dialect.text_of(w, self.column)
+        text = self._label(self.dialect.text_of(w, self.column))
 
         def one(what: Any, order: Any) -> Any:  # rather than MIN and MAX, which PostgreSQL has not for an uuid
             return self._limited(sa.select(what).select_from(part).order_by(order), 1).scalar_subquery()
@@ -88,7 +88,7 @@ class Statements:
 
     def next_after(self, cut: Cut) -> Query:
         """``(text,)`` of the smallest value beyond a cut, or no row."""
-        rest = self._select(self._text()).where(*self._within(Span(cut, None))).order_by(self._value)
+        rest = self._select(self._label(self._text())).where(*self._within(Span(cut, None))).order_by(self._value)
         return self._query(self._limited(rest, 1))
 
     def beyond(self, cut: Cut, now: Cut | None) -> Query:
@@ -162,6 +162,11 @@ class Statements:
 
     def _text(self) -> Any:
         return self.dialect.text_of(self._value, self.column)
+
+    def _label(self, text: Any) -> Any:
+        """Name a column's text otherwise than the column: by that name an ORDER BY would order texts, where 10 is before 9."""
+        (label,) = labelled([text])
+        return label
 
     def _order(self) -> list[Any]:
         return [self._value, *(self._name(key.name) for key in self.keys)]

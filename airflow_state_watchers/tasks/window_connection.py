@@ -15,6 +15,8 @@ from uuid import uuid4
 
 from airflow.sdk import BaseHook
 
+from airflow_state_watchers.sources.sql_rendering import paramstyle_of
+
 log = logging.getLogger(__name__)
 
 Names: TypeAlias = tuple[str, ...]
@@ -43,7 +45,7 @@ class ReadConnection:
     @property
     def placeholder(self) -> str:
         """How the driver wants a parameter to be written."""
-        return str(self._hook.placeholder)
+        return "%(name)s" if paramstyle_of(self._hook) == "pyformat" else str(self._hook.placeholder)
 
     def __enter__(self) -> ReadConnection:
         return self
