@@ -22,6 +22,9 @@ from airflow_state_watchers.sources.sql_rendering import constant
 MOST_FUTURE = 1001
 """Rows of the future are counted no further than this."""
 
+_TEXT = "state_watchers_text"
+"""What the text of a value is called: by the column's own name, ORDER BY would mean the text, and 9 would come after 10."""
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -60,7 +63,7 @@ class Statements:
 
     def greatest(self) -> Query:
         """``(text of the greatest value or NULL, clock)``; the clock is read in the same statement, not before the value."""
-        top = self._select(self._label(self._text())).where(self._value.is_not(None)).order_by(self._value.desc())
+        top = self._select(self._text().label(_TEXT)).where(self._value.is_not(None)).order_by(self._value.desc())
         return self._query(sa.select(self._limited(top, 1).scalar_subquery(), self.dialect.clock()))
 
     def count(self, span: Span) -> Query:
@@ -72,7 +75,7 @@ class Statements:
         w: Any = sa.column("w")
         smallest = self._select(self._value.label("w")).where(*self._within(span)).order_by(self._value)
         part = self._limited(smallest, most + 1).cte("part")
-        text = self._label(self.dialect.text_of(w, self.column))
+        text = self.dialect.text_of(w, self.column).label(_TEXT)
 
         def one(what: Any, order: Any) -> Any:  # rather than MIN and MAX, which PostgreSQL has not for an uuid
             return self._limited(sa.select(what).select_from(part).order_by(order), 1).scalar_subquery()
@@ -86,9 +89,13 @@ class Statements:
         ahead = a <= b if high.after and not low.after else a < b
         return self._query(sa.select(sa.case((ahead, constant(1)), else_=constant(0))))
 
+    def meant(self, value: str) -> Query:
+        """``(exact text,)`` of what a text means as a value of the column; NULL, or an error, if it means none."""
+        return self._query(sa.select(self.dialect.text_of(self.dialect.typed(value, self.column), self.column)))
+
     def next_after(self, cut: Cut) -> Query:
         """``(text,)`` of the smallest value beyond a cut, or no row."""
-        rest = self._select(self._label(self._text())).where(*self._within(Span(cut, None))).order_by(self._value)
+        rest = self._select(self._text().label(_TEXT)).where(*self._within(Span(cut, None))).order_by(self._value)
         return self._query(self._limited(rest, 1))
 
     def beyond(self, cut: Cut, now: Cut | None) -> Query:
@@ -162,11 +169,6 @@ class Statements:
 
     def _text(self) -> Any:
         return self.dialect.text_of(self._value, self.column)
-
-    def _label(self, text: Any) -> Any:
-        """Name a column's text otherwise than the column: by that name an ORDER BY would order texts, where 10 is before 9."""
-        (label,) = labelled([text])
-        return label
 
     def _order(self) -> list[Any]:
         return [self._value, *(self._name(key.name) for key in self.keys)]

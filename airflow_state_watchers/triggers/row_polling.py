@@ -87,9 +87,9 @@ class RowPoll:
         new: list[RowIntent] = []
         complete, upto = True, self._checkpoint
         if end is not None:
-            new, complete = await self._new(end)
+            new, complete, is_ahead = await self._new(end)
             if complete and not new:
-                upto = await self._upto(end)
+                upto = await self._upto(end, is_ahead=is_ahead)
         if not scan.has_clock:
             await self._look(moment)
             upto = replace(upto, looks=self._checkpoint.looks)
@@ -146,27 +146,30 @@ class RowPoll:
             for each in changed(slices, [Sums(*sums) for sums in found])
         ]
 
-    async def _new(self, end: Seen) -> tuple[list[RowIntent], bool]:
-        """Cut what stands between the frontier and ``end`` into windows; say whether that is all of it."""
+    async def _new(self, end: Seen) -> tuple[list[RowIntent], bool, bool]:
+        """Cut what stands between the frontier and ``end`` into windows.
+
+        Also say whether that is all of it, and whether ``end`` is ahead of the last window.
+        """
         low = self._checkpoint.frontier
         intents: list[RowIntent] = []
         while len(intents) < self._settings.max_in_flight:
             if low == end.cut:
-                return intents, True
+                return intents, True, False
             part = await self._scan.begin(Span(low, end.cut), most=self._max_rows)
             if not part.is_ahead:
-                return intents, True
+                return intents, True, False
             is_last = part.high == end.cut
             if part.count:
                 self._memory.recent = None
             elif not (is_last and not intents and self._is_hot(end.at)):
-                return intents, True
+                return intents, True, True
             intents.append(await self._window(low, part.high, part.count, end.at))
             low = part.high
             if is_last:
                 await self._beyond(end.cut)
-                return intents, True
-        return intents, False
+                return intents, True, False
+        return intents, False, True
 
     def _is_hot(self, at: datetime) -> bool:
         """Whether rows that were too young to be read have become younger still, again and again."""
@@ -176,12 +179,9 @@ class RowPoll:
         seen = await self._slice(low, high, at)
         return RowIntent(row_batch_id(self._checkpoint, low, high), low, high, count, at, slice=seen)
 
-    async def _upto(self, end: Seen) -> RowCheckpoint:
+    async def _upto(self, end: Seen, *, is_ahead: bool) -> RowCheckpoint:
         """Nothing is new: note how far that has been seen, and what is too young to be read."""
-        checkpoint, scan = self._checkpoint, self._scan
-        is_ahead = (
-            checkpoint.frontier != end.cut and (await scan.begin(Span(checkpoint.frontier, end.cut), most=1)).is_ahead
-        )
+        checkpoint = self._checkpoint
         await self._beyond(end.cut)
         if not is_ahead:
             return checkpoint
