@@ -60,12 +60,12 @@ def explain(error: BaseException, *, label: str, conn_id: str) -> SourceError:
 
 
 def _state_of(error: BaseException) -> str:
+    number = error.args[0] if error.args else None
+    if isinstance(number, int) and number in _MYSQL:  # which says more than MySQL's SQLSTATE
+        return _MYSQL[number]
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if isinstance(state, str):
         return state
-    number = error.args[0] if error.args else None
-    if isinstance(number, int) and number in _MYSQL:
-        return _MYSQL[number]
     message = str(error)
     found = next((state for words, state in _WORDS.items() if words in message and _tells(words, message)), "")
     return found or ("08000" if "onnection" in type(error).__name__ + message or "timeout" in message else "")
@@ -78,7 +78,7 @@ def _tells(words: str, message: str) -> bool:
 
 def _primary(error: BaseException) -> str:
     """Return the first line of what the server said, without what it quotes of the statement."""
-    message = getattr(getattr(error, "diag", None), "message_primary", None)
+    message = getattr(getattr(error, "diag", None), "message_primary", None) or getattr(error, "msg", None)
     if message is None:
         message = str(error.args[-1] if error.args else "")
     return str(message).partition("\n")[0][:200]

@@ -83,19 +83,37 @@ class MariadbServer:
 
     def _command(self, *options: str) -> list[str]:
         share = PLACE / "usr" / "share" / "mysql"
-        common = ["--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self._data}", f"--lc-messages-dir={share}"]
-        return [str(self._program), *common, "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=16M", *options]
+        common = [
+            "--no-defaults",
+            f"--user={getpass.getuser()}",
+            f"--datadir={self._data}",
+            f"--lc-messages-dir={share}",
+        ]
+        return [
+            str(self._program),
+            *common,
+            "--innodb-flush-log-at-trx-commit=2",
+            "--innodb-log-file-size=16M",
+            *options,
+        ]
 
     def _environment(self) -> dict[str, str]:
         libraries = [str(folder) for folder in (*PLACE.glob("usr/lib/*-linux-gnu"), *PLACE.glob("lib/*-linux-gnu"))]
-        return {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
+        return {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries), "TZ": "Europe/Berlin"}
 
     def _bootstrap(self) -> None:
         share = PLACE / "usr" / "share" / "mysql"
         script = Path(self._directory.name) / "tables.sql"
         tables = "\n".join(next(share.glob(f"m*_{name}")).read_text() for name in TABLES)
         script.write_text(f"CREATE DATABASE mysql;\nUSE mysql;\n{tables}")
-        shell = ["sh", "-c", 'script=$1; shift; exec "$@" < "$script"', "sh", str(script), *self._command("--bootstrap")]
+        shell = [
+            "sh",
+            "-c",
+            'script=$1; shift; exec "$@" < "$script"',
+            "sh",
+            str(script),
+            *self._command("--bootstrap"),
+        ]
         with KeptProcess("mariadbd --bootstrap", shell, log=self.log, env=self._environment()) as process:
             if process.wait(60):
                 raise ProcessDied(f"mariadbd --bootstrap: exit code {process.returncode}\n{tail(self.log)}")

@@ -25,6 +25,10 @@ class Shop:
         self._connections.append(self._server.connect(**changes))
         return self._connections[-1]
 
+    def reconnect(self) -> None:
+        """Begin a new session, after the server was gone."""
+        self.connection = self.connect()
+
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         with self.connection.cursor() as cursor:
             cursor.execute(sql, values or None)

@@ -16,15 +16,15 @@ from system_tests.sql_servers.shop import Shop, Watched, ids, read
 
 HOSTILE = 'Order "x" %s; -- `y`'
 QUOTED = "`" + HOSTILE.replace("`", "``") + "`"
-NOON = datetime(2026, 3, 1, 12, 0, 0, 123456)
+NOON = datetime.fromisoformat("2026-03-01 12:00:00.123456")
 MICRO = timedelta(microseconds=1)
 TYPES: list[tuple[str, str, list[Any]]] = [
-    ("datetime(6)", "datetime", [datetime(1000, 1, 1), NOON - MICRO, NOON, NOON + MICRO]),
-    ("datetime", "datetime", [datetime(2026, 3, 1, 11), datetime(2026, 3, 1, 12)]),
-    ("timestamp(6) NULL", "timestamp", [datetime(1970, 1, 1, 3), NOON - MICRO, NOON, NOON + MICRO]),
+    ("datetime(6)", "datetime", [datetime.fromisoformat("1000-01-01"), NOON - MICRO, NOON, NOON + MICRO]),
+    ("datetime", "datetime", [datetime.fromisoformat("2026-03-01 11:00:00"), datetime.fromisoformat("2026-03-01 12:00:00")]),
+    ("timestamp(6) NULL", "timestamp", [datetime.fromisoformat("1970-01-01 03:00:00"), NOON - MICRO, NOON, NOON + MICRO]),
     ("date", "date", [date(1000, 1, 1), date(2026, 2, 28), date(2026, 3, 1)]),
-    ("bigint", "bigint", [-(2**63), -1, 0, 2**63 - 2]),
-    ("bigint unsigned", "bigint unsigned", [0, 2**53 + 1, 2**63, 2**63 + 1, 2**64 - 2]),
+    ("bigint", "bigint", [-(2**63), -1, 0, 2**63 - 1]),
+    ("bigint unsigned", "bigint unsigned", [0, 2**53 + 1, 2**63, 2**63 + 1, 2**64 - 1]),
     ("decimal(38,10)", "decimal", [Decimal("-9e27"), Decimal("1.0000000001"), Decimal("1.0000000002"), Decimal("9e27")]),
     ("double", "double", [-1.5, 0.1, 0.1 + 0.2, 1e300]),
     ("varchar(40)", "varchar", ["", "a'; -- %s", "é", "😀"]),
@@ -40,6 +40,7 @@ def test_each_value_is_delivered_once_and_exactly(shop: Shop, kind: str, type_na
     shop.orders(kind, *values)
     watched = Watched()
     windows = watched.windows()
+    shop.run("SET SESSION time_zone = '+00:00'")
     assert [row["w"] for row in read(windows, 1)] == [row[0] for row in shop.run("SELECT w FROM orders ORDER BY id")]
     assert {window.column_type for window in windows} == {type_name}
     assert watched.windows() == []
@@ -72,8 +73,7 @@ def test_a_case_insensitive_collation_orders_as_the_database_does(shop: Shop) ->
     shop.run("ALTER TABLE orders MODIFY w varchar(20) COLLATE utf8mb4_bin")
     shop.run("DELETE FROM orders")
     shop.insert("B", "a", "b", "A", "c")
-    windows = Watched(max_rows_per_event=1).windows()
-    assert [ids([window]) for window in windows] == [[9], [6], [7], [8], [10]] or ids(windows) == [4, 1, 2, 3, 5]
+    assert [ids([window]) for window in Watched(max_rows_per_event=1).windows()] == [[4], [1], [2], [3], [5]]
 
 
 def test_ties_are_never_cut(shop: Shop) -> None:
@@ -107,7 +107,9 @@ def test_a_naive_column_is_read_in_the_zone_that_was_declared(shop: Shop) -> Non
 
 def test_rows_of_today_wait_for_tomorrow_where_there_are_only_dates(shop: Shop) -> None:
     shop.orders("date NOT NULL")
-    shop.run("INSERT INTO orders VALUES (1, utc_date() - INTERVAL 1 DAY), (2, utc_date()), (3, utc_date() + INTERVAL 2 DAY)")
+    shop.run(
+        "INSERT INTO orders VALUES (1, utc_date() - INTERVAL 1 DAY), (2, utc_date()), (3, utc_date() + INTERVAL 2 DAY)"
+    )
     assert ids(Watched().windows()) == [1]
 
 
@@ -186,8 +188,11 @@ def test_hostile_names(shop: Shop) -> None:
         lookback=600,
     )
     windows = watched.windows()
-    stamps = [datetime(2026, 3, 1), datetime(2026, 3, 2)]
-    expected = [{"Group": 1, "updatedAt": stamps[0], "100%:x": "a%s"}, {"Group": 2, "updatedAt": stamps[1], "100%:x": "b"}]
+    stamps = [datetime.fromisoformat("2026-03-01"), datetime.fromisoformat("2026-03-02")]
+    expected = [
+        {"Group": 1, "updatedAt": stamps[0], "100%:x": "a%s"},
+        {"Group": 2, "updatedAt": stamps[1], "100%:x": "b"},
+    ]
     assert read(windows, 1) == expected
     assert [row["Group"] for part in windows[0].split(2) for row in read([part])] == [1, 2]
     assert windows[0].table == (HOSTILE,)
@@ -202,10 +207,10 @@ def test_a_query_is_watched(shop: Shop) -> None:
 
 def test_small_windows_carry_their_rows(shop: Shop) -> None:
     shop.orders("bigint unsigned", more="d decimal(38,10), t datetime(6), b varbinary(4), j json,")
-    shop.run("INSERT INTO orders VALUES (1, %s, 1.5, %s, %s, %s)", 2**64 - 2, NOON, b"\x00\xff", '{"a": 1}')
+    shop.run("INSERT INTO orders VALUES (1, %s, 1.5, %s, %s, %s)", 2**64 - 1, NOON, b"\x00\xff", '{"a": 1}')
     event = Watched(payload="rows").until_event()
     assert event["kind"] == "sql_rows"
-    row = {"id": 1, "w": str(2**64 - 2), "d": "1.5000000000", "t": NOON.isoformat(), "b": "00ff", "j": '{"a": 1}'}
+    row = {"id": 1, "w": str(2**64 - 1), "d": "1.5000000000", "t": NOON.isoformat(), "b": "00ff", "j": '{"a": 1}'}
     assert json.loads(json.dumps(event["items"])) == [row]
     event = Watched(payload="rows", columns=["t"]).until_event()
     assert event["items"] == [{"t": NOON.isoformat()}]
@@ -221,7 +226,10 @@ def test_a_poll_reads_a_range_of_the_index(shop: Shop, monkeypatch: pytest.Monke
         return await run(database, query)
 
     monkeypatch.setattr(HookDatabase, "run", noted)
-    for kind, step in (("timestamp(6) NOT NULL", "now(6) - INTERVAL 9 DAY + INTERVAL seq SECOND"), ("bigint NOT NULL", "seq")):
+    for kind, step in (
+        ("timestamp(6) NOT NULL", "now(6) - INTERVAL 9 DAY + INTERVAL seq SECOND"),
+        ("bigint NOT NULL", "seq"),
+    ):
         shop.run("DROP TABLE IF EXISTS orders")
         shop.orders(kind, more="t char(40) DEFAULT 'x',")
         shop.run(f"INSERT INTO orders (id, w) SELECT seq, {step} FROM seq_1_to_20000")
