@@ -11,9 +11,12 @@ Beyond: TypeAlias = Callable[[str, str, Exception], Any]
 """Given a type's name, a value's text and the driver's error: return what stands for the value, or raise."""
 
 
-def as_text(type_name: str, text: str, error: Exception) -> str:
-    """Let the text stand for the value."""
-    return text
+def read_texts(connection: Any) -> None:
+    """Let the text stand for a value that Python has not, and for an interval: a month is no number of days."""
+    from psycopg.types.string import TextLoader
+
+    read_beyond(connection, lambda type_name, text, error: text)
+    connection.adapters.register_loader("interval", TextLoader)
 
 
 def read_beyond(connection: Any, beyond: Beyond) -> None:

@@ -27,6 +27,9 @@ from airflow_state_watchers.sources.sql_statements import Query, Statements
 FUTURE = timedelta(seconds=10)
 """Rows with a time so far ahead of the look wait for their time; younger ones were written since."""
 
+MOST_ROWS = 5_000_000
+"""Rows of a part, and of a window: to count more takes longer than a statement may, however often it is tried."""
+
 _TOO_LARGE = {2**bits for whole in (8, 16, 24, 32, 64) for bits in (whole - 1, whole)}
 """What follows the greatest value of an integer type: no parameter of that type."""
 
@@ -117,8 +120,10 @@ class SqlScan:
         high = span.high
         assert high is not None
         if most is None:
-            ((count,),) = await self._run(self._statements.count(span))
-            return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
+            ((count,),) = await self._run(self._statements.count(span, MOST_ROWS + 1))
+            if int(count) <= MOST_ROWS:
+                return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
+            most = MOST_ROWS
         ((count, least, greatest, below),) = await self._run(self._statements.first(span, most))
         if int(count) <= most:
             return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
@@ -128,7 +133,7 @@ class SqlScan:
         following = await self._run(self._statements.next_after(Cut(str(least), after=True)))
         end = Cut(str(following[0][0])) if following else high
         end = end if await self.is_ahead(end, high) else high
-        ((count,),) = await self._run(self._statements.count(Span(span.low, end)))
+        ((count,),) = await self._run(self._statements.count(Span(span.low, end), MOST_ROWS))
         return SqlPart(end, int(count), True)
 
     async def is_ahead(self, low: Cut | None, high: Cut) -> bool:

@@ -66,9 +66,10 @@ class Statements:
         top = self._select(self._text().label(_TEXT)).where(self._value.is_not(None)).order_by(self._value.desc())
         return self._query(sa.select(self._limited(top, 1).scalar_subquery(), self.dialect.clock()))
 
-    def count(self, span: Span) -> Query:
-        """``(rows,)``"""
-        return self._query(self._select(sa.func.count()).where(*self._within(span)))
+    def count(self, span: Span, most: int) -> Query:
+        """``(rows,)``, counted no further than to ``most``."""
+        rows = self._limited(self._select(constant(1).label("n")).where(*self._within(span)), most)
+        return self._query(sa.select(sa.func.count()).select_from(rows.subquery("r")))
 
     def first(self, span: Span, most: int) -> Query:
         """``(rows, least text, greatest text, rows below the greatest)`` of the span's first ``most + 1`` rows."""
@@ -155,9 +156,9 @@ class Statements:
         conditions = [*between(self.dialect, value, self.column, span), *chosen(self.relation)]
         return self._query(sa.and_(*conditions))
 
-    def names(self) -> Query:
-        """No rows, of all columns: the driver then describes them."""
-        return self._query(self._select(sa.literal_column("*")).where(constant(1) == constant(0)))
+    def names(self, columns: Sequence[str] = ()) -> Query:
+        """No rows, of these columns or all: the driver then describes them, unless one does not exist."""
+        return self._query(self._columns(columns).where(constant(1) == constant(0)))
 
     def example(self) -> Query:
         """``(value,)``, the greatest, as the driver gives it; or no row."""
