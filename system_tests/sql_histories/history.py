@@ -54,6 +54,8 @@ class History:
     :param table: returns the version of each key in the table.
     :param stop: ends the writers.
     :param hot: updates one row all the time; ``hot.written`` has the times of its versions.
+    :param lives: the least and the most seconds between two kills of the watcher. A life shorter than ``settle`` brings no
+        value of a column without a clock, whose age is known by looks alone.
     :param rest: seconds after the last write until the watcher may have read it.
     """
 
@@ -67,6 +69,7 @@ class History:
         table: Callable[[], dict[int, int]],
         stop: Event,
         hot: Any = None,
+        lives: tuple[float, float] = (2, 12),
         rest: float = 0,
     ) -> None:
         self.env = {"AIRFLOW_CONN_SHOP": connection}
@@ -77,7 +80,7 @@ class History:
         self.writers, self.hot = list(writers), hot
         self.consumer = Consumer(directory, self.stop_reading)
         self.ended = 0.0
-        self._table, self._rest = table, rest
+        self._table, self._lives, self._rest = table, lives, rest
 
     def run(self, seconds: float = SECONDS) -> None:
         os.environ |= self.env
@@ -105,7 +108,7 @@ class History:
         random = Random(1)  # noqa: S311
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            self.stop.wait(min(random.uniform(2, 12), max(0.0, end - time.monotonic())))
+            self.stop.wait(min(random.uniform(*self._lives), max(0.0, end - time.monotonic())))
             self.watcher.kill()
             self.watcher.start()
 

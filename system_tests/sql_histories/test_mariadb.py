@@ -1,7 +1,7 @@
 """Random histories of a real MariaDB, which does not show its open transactions: ``settle`` and ``lookback`` have to do.
 
-Most transactions are shorter than ``settle``, a few are longer and shorter than ``lookback``. With both, every committed version that
-was not overwritten is in the copy; without one of them, versions are missing.
+Most transactions are shorter than ``settle``, a few are longer, and shorter than ``lookback``. With both, every committed version
+that was not overwritten is in the copy; without, versions are missing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from system_tests.sql_servers.mariadb_server import MariadbServer
 
 WRITERS, LATE = 6, 2
 SETTLE, LOOKBACK = 5, 30
-STALEST = 20.0
-"""Seconds for which a row that is updated all the time may be out of date in the copy."""
+STALEST = 40.0
+"""Seconds for which a row that is updated all the time may be out of date in the copy: a killed watcher needs five to be back, and
+for a number ``settle`` after that."""
 
 
 @pytest.fixture(scope="module")
@@ -70,5 +71,6 @@ def history_of(server: MariadbServer, directory: Path, **arguments: Any) -> Hist
         hot=MariadbHotWriter(server, stop),
         table=table,
         stop=stop,
+        lives=(SETTLE + 5, SETTLE + 20),
         rest=SETTLE + 1,
     )

@@ -49,5 +49,6 @@ def history_of(directory: Path, **arguments: Any) -> History:
         writers=[SqliteWriter(number, path, stop) for number in range(WRITERS)],
         table=table,
         stop=stop,
+        lives=(SETTLE + 5, SETTLE + 20),
         rest=SETTLE + 1,
     )
