@@ -74,7 +74,9 @@ PARAMSTYLES = {
 
 def paramstyle_of(hook: Any) -> str | None:
     """Return how a hook's driver marks parameters where that is its connection's choice, else ``None``."""
-    extra = getattr(getattr(hook, "connection", None), "extra_dejson", {})
+    if getattr(hook, "conn_type", None) != "mysql":
+        return None
+    extra = getattr(hook.connection, "extra_dejson", {})
     # MySQL's own connector leaves a doubled percent sign doubled, and with named parameters looks for nothing but their names.
     return "pyformat" if extra.get("client") == "mysql-connector-python" else None
 

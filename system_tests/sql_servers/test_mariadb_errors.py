@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 
 import pytest
 
@@ -122,6 +123,23 @@ def test_the_server_is_killed_and_comes_back(shop: Shop, watched: Watched, serve
     server.kill()
     try:
         assert [failure(watched), failure(watched)] == ["SourceUnavailable"] * 2
+    finally:
+        server.start()
+    shop.reconnect()
+    recovers(watched, shop)
+
+
+def test_the_server_is_killed_while_it_answers(shop: Shop, watched: Watched, server: MariadbServer) -> None:
+    shop.run("LOCK TABLES orders WRITE")
+    poll = Thread(target=watched.poll)
+    poll.start()
+    waiting = "SELECT 1 FROM information_schema.processlist WHERE state LIKE 'Waiting for table%'"
+    while not shop.run(waiting):
+        assert poll.is_alive()
+    server.kill()
+    try:
+        poll.join()
+        assert watched.health()["last_error"]["kind"] == "SourceUnavailable"
     finally:
         server.start()
     shop.reconnect()

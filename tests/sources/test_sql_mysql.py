@@ -16,6 +16,8 @@ SPAN = Span(Cut("1"), None)
 
 
 class Hook:
+    conn_type = "mysql"
+
     def __init__(self, extra: dict[str, Any]) -> None:
         self.connection = type("Connection", (), {"extra_dejson": extra})
 
@@ -27,7 +29,7 @@ def test_the_clock_has_microseconds() -> None:
 
 def test_a_driver_that_halves_percent_signs_gets_them_doubled() -> None:
     assert paramstyle_of(Hook({})) is None
-    made = Statements(HOSTILE, dialect_of("mysql", None), Column("updatedAt", "bigint", Kind.INTEGER)).count(SPAN)
+    made = Statements(HOSTILE, dialect_of("mysql", None), Column("updatedAt", "bigint", Kind.INTEGER)).range(SPAN)
     assert made.parameters == (1,)
     text = made.text % 7
     assert '`Order "x" %s; -- ``y```' in text
@@ -36,7 +38,7 @@ def test_a_driver_that_halves_percent_signs_gets_them_doubled() -> None:
 
 def test_a_driver_that_leaves_percent_signs_gets_them_single_and_parameters_by_name() -> None:
     style = paramstyle_of(Hook({"client": "mysql-connector-python"}))
-    made = Statements(HOSTILE, dialect_of("mysql", style), Column("updatedAt", "bigint", Kind.INTEGER)).count(SPAN)
+    made = Statements(HOSTILE, dialect_of("mysql", style), Column("updatedAt", "bigint", Kind.INTEGER)).range(SPAN)
     assert made.parameters == {"p_1": 1}
     assert '`Order "x" %s; -- ``y```' in made.text
     assert "(a LIKE 'x%' AND b % 2 = 1) AND `updatedAt` >= %(p_1)s" in made.text
