@@ -46,7 +46,7 @@ class SqliteWriter(Client):
 
     def kinds(self) -> list[Kind]:
         # Each fourth transaction of one writer is late: it keeps all the others waiting.
-        if self.number == 0 and self.transactions % 4 == 2:
+        if self.number == 0 and self.transactions % 4 == 1:
             return [self.late]
         return [*[self.short] * 6, self.several, self.savepoint, self.undone, self.idle]
 
