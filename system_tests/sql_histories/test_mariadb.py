@@ -20,6 +20,7 @@ from system_tests.sql_servers.mariadb_server import MariadbServer
 
 WRITERS, LATE = 6, 2
 SETTLE, LOOKBACK = 5, 30
+LIVES, UNTIL_THE_END = (SETTLE + 5.0, SETTLE + 20.0), (60.0, 60.0)
 STALEST = 40.0
 """Seconds for which a row that is updated all the time may be out of date in the copy: a killed watcher needs five to be back, and
 for a number ``settle`` after that."""
@@ -27,10 +28,8 @@ for a number ``settle`` after that."""
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariadbServer]:
-    server = MariadbServer()
-    server.start()
-    yield server
-    server.close()
+    with MariadbServer() as server:
+        yield server
 
 
 @pytest.mark.parametrize("column", ["updated_at", "version"])
@@ -45,12 +44,16 @@ def test_nothing_is_lost(server: MariadbServer, tmp_path: Path, column: str) -> 
 
 @pytest.mark.parametrize("settle", [0, SETTLE])
 def test_without_a_lookback_what_is_committed_late_is_lost(server: MariadbServer, tmp_path: Path, settle: int) -> None:
-    history = history_of(server, tmp_path, watermark_column="updated_at", settle=settle, lookback=0)
+    history = history_of(
+        server, tmp_path, watermark_column="updated_at", settle=settle, lookback=0, lives=UNTIL_THE_END
+    )
     history.run(seconds=20)  # a shorter one might end before anything was late
     assert history.missing() != {}
 
 
-def history_of(server: MariadbServer, directory: Path, **arguments: Any) -> History:
+def history_of(
+    server: MariadbServer, directory: Path, *, lives: tuple[float, float] = LIVES, **arguments: Any
+) -> History:
     """Return a history on a fresh database."""
     with server.connect(database=None) as connection, connection.cursor() as cursor:
         for statement in ("DROP DATABASE IF EXISTS shop", "CREATE DATABASE shop", "USE shop", *TABLE.split(";")):
@@ -71,6 +74,6 @@ def history_of(server: MariadbServer, directory: Path, **arguments: Any) -> Hist
         hot=MariadbHotWriter(server, stop),
         table=table,
         stop=stop,
-        lives=(SETTLE + 5, SETTLE + 20),
+        lives=lives,
         rest=SETTLE + 1,
     )

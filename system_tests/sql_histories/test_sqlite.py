@@ -15,6 +15,8 @@ from system_tests.sql_histories.writers_sqlite import TABLE, SqliteWriter, conne
 
 WRITERS = 4
 SETTLE, LOOKBACK = 5, 30
+LIVES, UNTIL_THE_END = (SETTLE + 5.0, SETTLE + 20.0), (60.0, 60.0)
+"""A watcher that was killed reads again from where its last event ended, and so may find what it had missed."""
 
 
 @pytest.mark.parametrize("column", ["updated_at", "version"])
@@ -28,12 +30,12 @@ def test_nothing_is_lost(tmp_path: Path, column: str) -> None:
 
 @pytest.mark.parametrize("settle", [0, SETTLE])
 def test_without_a_lookback_what_is_committed_late_is_lost(tmp_path: Path, settle: int) -> None:
-    history = history_of(tmp_path, watermark_column="updated_at", settle=settle, lookback=0)
+    history = history_of(tmp_path, watermark_column="updated_at", settle=settle, lookback=0, lives=UNTIL_THE_END)
     history.run(seconds=20)  # a shorter one might end before anything was late
     assert history.missing() != {}
 
 
-def history_of(directory: Path, **arguments: Any) -> History:
+def history_of(directory: Path, *, lives: tuple[float, float] = LIVES, **arguments: Any) -> History:
     path, stop = directory / "shop.db", Event()
     with closing(connect(path)) as connection:
         connection.executescript(TABLE)
@@ -49,6 +51,6 @@ def history_of(directory: Path, **arguments: Any) -> History:
         writers=[SqliteWriter(number, path, stop) for number in range(WRITERS)],
         table=table,
         stop=stop,
-        lives=(SETTLE + 5, SETTLE + 20),
+        lives=lives,
         rest=SETTLE + 1,
     )

@@ -21,10 +21,8 @@ EXTRAS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[MariadbServer]:
-    server = MariadbServer()
-    server.start()
-    yield server
-    server.close()
+    with MariadbServer() as server:
+        yield server
 
 
 @pytest.fixture(params=EXTRAS)

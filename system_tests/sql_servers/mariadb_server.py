@@ -44,6 +44,17 @@ class MariadbServer:
     def port(self) -> int:
         return self._port.number
 
+    def __enter__(self) -> MariadbServer:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
     def start(self) -> None:
         if not self._data.exists():
             self._data.mkdir()
@@ -87,6 +98,7 @@ class MariadbServer:
             "--no-defaults",
             f"--user={getpass.getuser()}",
             f"--datadir={self._data}",
+            f"--tmpdir={self._directory.name}",  # a server that starts removes what another has in the same one
             f"--lc-messages-dir={share}",
         ]
         return [
