@@ -13,6 +13,7 @@ from airflow_state_watchers.exceptions import SourceError
 from airflow_state_watchers.sources.sql_dialects import Dialect, dialect_of, read_clock
 from airflow_state_watchers.sources.sql_line import Line, Rows
 from airflow_state_watchers.sources.sql_lines import Lines, SharedLines, key_of
+from airflow_state_watchers.sources.sql_rendering import paramstyle_of
 from airflow_state_watchers.sources.sql_statements import Query, clock_query
 
 
@@ -78,7 +79,7 @@ def find_hook(conn_id: str, hook_params: Mapping[str, Any] | None) -> tuple[str,
 
 def dialect_for(hook: Any, conn_type: str) -> Dialect:
     """Return the dialect of a hook's database: its connection type's, or what the hook says of a type for many (ODBC, JDBC)."""
-    style = "qmark" if getattr(hook, "placeholder", "%s") == "?" else None
+    style = paramstyle_of(hook) or ("qmark" if getattr(hook, "placeholder", "%s") == "?" else None)
     if conn_type == "postgres":
         return dialect_of("redshift" if is_redshift(hook) else conn_type, style)
     by_type = dialect_of(conn_type, style)

@@ -1,7 +1,5 @@
 """What is written for each database: the statements that no test can run on all of them are looked at here."""
 
-# ruff: noqa: S608 - nothing of this is sent anywhere
-
 from __future__ import annotations
 
 from collections.abc import Iterator

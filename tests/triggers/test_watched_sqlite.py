@@ -1,7 +1,5 @@
 """A whole watcher on SQLite: an Airflow connection, its hook, a file, and Airflow's own shared streams."""
 
-# ruff: noqa: S608 - the names are the test's own
-
 from __future__ import annotations
 
 import asyncio
