@@ -12,6 +12,7 @@ import pytest
 
 from airflow_state_watchers.demo.postgres import PostgresServer
 from airflow_state_watchers.sources.pg_database import PgDatabase
+from tests.sources.pg.watched import Watched
 
 SETTINGS = {"max_prepared_transactions": "10", "wal_level": "logical", "autovacuum": "off"}
 
@@ -93,5 +94,26 @@ async def make(place: Place, define: Define) -> AsyncIterator[MakeDatabase]:
         return made[-1]
 
     yield make
+    for each in made:
+        await each.aclose()
+
+
+Watch = Callable[..., Watched]
+
+
+@pytest.fixture
+async def watch(place: Place, define: Define) -> AsyncIterator[Watch]:
+    """Make watchers of the database; by default as a role that sees all sessions and may read every table."""
+    made: list[Watched] = []
+    async with await place.connect() as connection:
+        await connection.execute("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC")
+
+    def watch(*, conn_id: str | None = None, role: str = "watcher_stats", **arguments: Any) -> Watched:
+        if conn_id is None:
+            conn_id = define(f"shop_{role}", host=str(place.server.directory), login=role, schema=place.name)
+        made.append(Watched(place, conn_id, **arguments))
+        return made[-1]
+
+    yield watch
     for each in made:
         await each.aclose()
