@@ -105,6 +105,13 @@ class RowScan(Protocol):
     def at(self, moment: datetime) -> Cut:
         """Return a cut before which no row is committed any more once all transactions of up to ``moment`` have ended."""
 
+    async def placed(self, cut: Cut) -> Cut:
+        """Return what a person wrote in the database's own text: a word such as "now" as the time it means.
+
+        A time with an offset stands, in a column without a zone, at the local time that column holds then. Raises
+        :class:`~airflow_state_watchers.exceptions.CheckpointError` if it is no value of the column.
+        """
+
     async def greatest(self) -> tuple[Cut | None, datetime]:
         """Return the cut after the greatest value (``None``: there are no rows), and a time not before it was read."""
 

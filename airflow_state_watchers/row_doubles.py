@@ -12,6 +12,7 @@ from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.core.position import identity_of
 from airflow_state_watchers.core.transactions import Openness, Transaction
 from airflow_state_watchers.doubles import FrozenClock
+from airflow_state_watchers.exceptions import CheckpointError
 from airflow_state_watchers.ports import Clock
 
 _FUTURE = 1000
@@ -143,6 +144,12 @@ class InMemoryRowScan:
 
     def at(self, moment: datetime) -> Cut:
         return Cut(self._table.text(moment))
+
+    async def placed(self, cut: Cut) -> Cut:
+        try:
+            return Cut(self._table.text(self._table.parse(cut.value)), cut.after)
+        except ValueError:
+            raise CheckpointError(f"{cut.value!r} is no value of the column") from None
 
     async def greatest(self) -> tuple[Cut | None, datetime]:
         value = max(self._table.values.values(), default=None)

@@ -19,6 +19,11 @@ from airflow_state_watchers.sources.sql_statements import Query, Statements
 LOOK_AGAIN = 20
 """Polls after which a column's type is asked for again where that is a query of the catalogue's."""
 
+ANOTHER = (
+    "was dropped and made again, or another table has its name now. What stands in it before the watermark is not delivered; move "
+    "the watermark back if it should be"
+)
+
 
 class SqlTableSource:
     """See :class:`~airflow_state_watchers.ports.RowSource`. The database is chosen by the connection's type at the first poll.
@@ -44,6 +49,8 @@ class SqlTableSource:
         self._database: Database | None = None
         self._found: Found | None = None
         self._notes: str | None = None
+        self._table: str | None = None
+        self._is_another = False
         self._polls = 0
 
     def fields(self) -> dict[str, Any]:
@@ -83,10 +90,12 @@ class SqlTableSource:
         keys = [Column(name) for name in self._relation.key_columns]
         statements = Statements(self._relation, database.dialect, found.column, keys)
         if self._notes is None:
+            await self._check_columns(statements)
             self._notes = await notes_on(self._relation, found, statements, self._run)
         if self._nulls == "raise":
             await self._check_nulls(statements)
-        notes = "; ".join(each for each in (note, self._notes) if each) or None
+        another = f"{self._relation.label} {ANOTHER}" if self._is_another else None
+        notes = "; ".join(each for each in (note, another, self._notes) if each) or None
         names = await self._names(statements) if self._carries_rows else ()
         return SqlScan(self._run, statements, found.zone, opened, notes, names)
 
@@ -95,6 +104,9 @@ class SqlTableSource:
         self._polls += 1
         if self._found is None or database.dialect.name == "postgresql" or self._polls % LOOK_AGAIN == 0:
             self._found = await find_column(self._relation, database.dialect, self._run)
+        if self._found.table != self._table:
+            self._is_another = self._table is not None
+            self._table, self._notes = self._found.table, None
         return self._found
 
     async def _names(self, statements: Statements) -> tuple[str, ...]:
@@ -106,6 +118,12 @@ class SqlTableSource:
             return await self._database.names(statements.names())
         except Exception as error:
             raise self._explained(error) from None
+
+    async def _check_columns(self, statements: Statements) -> None:
+        """Raise here if keys or columns are missing, rather than in each task that reads a window."""
+        names = list(dict.fromkeys((*self._relation.key_columns, *self._relation.columns)))
+        if names:
+            await self._run(statements.names(names))
 
     async def _check_nulls(self, statements: Statements) -> None:
         if await self._run(statements.nulls()):

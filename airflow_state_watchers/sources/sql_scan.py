@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, Protocol
@@ -13,12 +13,25 @@ from zoneinfo import ZoneInfo
 from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.core.transactions import Openness
 from airflow_state_watchers.core.zones import safe_local
+from airflow_state_watchers.exceptions import (
+    CheckpointError,
+    SourceDenied,
+    SourceError,
+    SourceMissing,
+    SourceUnavailable,
+)
 from airflow_state_watchers.sources.sql_column import Kind
 from airflow_state_watchers.sources.sql_dialects import Dialect, read_clock
 from airflow_state_watchers.sources.sql_statements import Query, Statements
 
 FUTURE = timedelta(seconds=10)
 """Rows with a time so far ahead of the look wait for their time; younger ones were written since."""
+
+MOST_ROWS = 5_000_000
+"""Rows of a part, and of a window: to count more takes longer than a statement may, however often it is tried."""
+
+_TOO_LARGE = {2**bits for whole in (8, 16, 24, 32, 64) for bits in (whole - 1, whole)}
+"""What follows the greatest value of an integer type: no parameter of that type."""
 
 Run = Callable[[Query], Awaitable[list[tuple[Any, ...]]]]
 
@@ -70,20 +83,47 @@ class SqlScan:
             return Cut(dialect.moment_text(moment.astimezone(timezone.utc), column))
         return Cut(dialect.moment_text(safe_local(moment, self._zone), column))
 
+    async def placed(self, cut: Cut) -> Cut:
+        column, dialect = self._statements.column, self._statements.dialect
+        moment = _moment(cut.value) if self.has_clock else None
+        if moment is not None and moment.tzinfo is not None:
+            return replace(self.at(moment), after=cut.after)
+        if moment is not None and dialect.name == "sqlite":
+            # It compares times as texts, so they have to be written alike.
+            return Cut(dialect.moment_text(moment, column), cut.after)
+        try:
+            ((text,),) = await self._run(self._statements.meant(cut.value))
+        except (SourceError, ValueError) as error:
+            if isinstance(error, (SourceDenied, SourceMissing, SourceUnavailable)):
+                raise
+            text = None
+        if text is None:
+            raise CheckpointError(
+                f"{self._statements.relation.label}: {cut.value!r} is no value of {column.name}, which is {column.type_name}. "
+                "Correct initial_value, or the watermark that was written by hand"
+            )
+        return Cut(str(text), cut.after)
+
     async def greatest(self) -> tuple[Cut | None, datetime]:
         ((value, now),) = await self._run(self._statements.greatest())
         return (None if value is None else self._after(str(value))), read_clock(now)
 
     def _after(self, value: str) -> Cut:
         """Return the cut after a value; for integers that is before the next one, so that windows are ``[low, high)``."""
-        return Cut(str(int(value) + 1)) if self._statements.column.kind is Kind.INTEGER else Cut(value, after=True)
+        if self._statements.column.kind is Kind.INTEGER:
+            following = int(value) + 1
+            if following not in _TOO_LARGE:
+                return Cut(str(following))
+        return Cut(value, after=True)
 
     async def begin(self, span: Span, *, most: int | None) -> SqlPart:
         high = span.high
         assert high is not None
         if most is None:
-            ((count,),) = await self._run(self._statements.count(span))
-            return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
+            ((count,),) = await self._run(self._statements.count(span, MOST_ROWS + 1))
+            if int(count) <= MOST_ROWS:
+                return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
+            most = MOST_ROWS
         ((count, least, greatest, below),) = await self._run(self._statements.first(span, most))
         if int(count) <= most:
             return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
@@ -93,7 +133,7 @@ class SqlScan:
         following = await self._run(self._statements.next_after(Cut(str(least), after=True)))
         end = Cut(str(following[0][0])) if following else high
         end = end if await self.is_ahead(end, high) else high
-        ((count,),) = await self._run(self._statements.count(Span(span.low, end)))
+        ((count,),) = await self._run(self._statements.count(Span(span.low, end), MOST_ROWS))
         return SqlPart(end, int(count), True)
 
     async def is_ahead(self, low: Cut | None, high: Cut) -> bool:
@@ -123,6 +163,13 @@ class SqlScan:
     async def rows(self, span: Span) -> list[dict[str, Any]]:
         query = self._statements.range(span, self._names)
         return [dict(zip(self._names, map(plain, row), strict=True)) for row in await self._run(query)]
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
 
 
 def plain(value: Any) -> Any:

@@ -22,6 +22,9 @@ from airflow_state_watchers.sources.sql_rendering import constant
 MOST_FUTURE = 1001
 """Rows of the future are counted no further than this."""
 
+_TEXT = "state_watchers_text"
+"""What the text of a value is called: by the column's own name, ORDER BY would mean the text, and 9 would come after 10."""
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -60,19 +63,20 @@ class Statements:
 
     def greatest(self) -> Query:
         """``(text of the greatest value or NULL, clock)``; the clock is read in the same statement, not before the value."""
-        top = self._select(self._text()).where(self._value.is_not(None)).order_by(self._value.desc())
+        top = self._select(self._text().label(_TEXT)).where(self._value.is_not(None)).order_by(self._value.desc())
         return self._query(sa.select(self._limited(top, 1).scalar_subquery(), self.dialect.clock()))
 
-    def count(self, span: Span) -> Query:
-        """``(rows,)``"""
-        return self._query(self._select(sa.func.count()).where(*self._within(span)))
+    def count(self, span: Span, most: int) -> Query:
+        """``(rows,)``, counted no further than to ``most``."""
+        rows = self._limited(self._select(constant(1).label("n")).where(*self._within(span)), most)
+        return self._query(sa.select(sa.func.count()).select_from(rows.subquery("r")))
 
     def first(self, span: Span, most: int) -> Query:
         """``(rows, least text, greatest text, rows below the greatest)`` of the span's first ``most + 1`` rows."""
         w: Any = sa.column("w")
         smallest = self._select(self._value.label("w")).where(*self._within(span)).order_by(self._value)
         part = self._limited(smallest, most + 1).cte("part")
-        text = self.dialect.text_of(w, self.column)
+        text = self.dialect.text_of(w, self.column).label(_TEXT)
 
         def one(what: Any, order: Any) -> Any:  # rather than MIN and MAX, which PostgreSQL has not for an uuid
             return self._limited(sa.select(what).select_from(part).order_by(order), 1).scalar_subquery()
@@ -86,9 +90,13 @@ class Statements:
         ahead = a <= b if high.after and not low.after else a < b
         return self._query(sa.select(sa.case((ahead, constant(1)), else_=constant(0))))
 
+    def meant(self, value: str) -> Query:
+        """``(exact text,)`` of what a text means as a value of the column; NULL, or an error, if it means none."""
+        return self._query(sa.select(self.dialect.text_of(self.dialect.typed(value, self.column), self.column)))
+
     def next_after(self, cut: Cut) -> Query:
         """``(text,)`` of the smallest value beyond a cut, or no row."""
-        rest = self._select(self._text()).where(*self._within(Span(cut, None))).order_by(self._value)
+        rest = self._select(self._text().label(_TEXT)).where(*self._within(Span(cut, None))).order_by(self._value)
         return self._query(self._limited(rest, 1))
 
     def beyond(self, cut: Cut, now: Cut | None) -> Query:
@@ -148,9 +156,9 @@ class Statements:
         conditions = [*between(self.dialect, value, self.column, span), *chosen(self.relation)]
         return self._query(sa.and_(*conditions))
 
-    def names(self) -> Query:
-        """No rows, of all columns: the driver then describes them."""
-        return self._query(self._select(sa.literal_column("*")).where(constant(1) == constant(0)))
+    def names(self, columns: Sequence[str] = ()) -> Query:
+        """No rows, of these columns or all: the driver then describes them, unless one does not exist."""
+        return self._query(self._columns(columns).where(constant(1) == constant(0)))
 
     def example(self) -> Query:
         """``(value,)``, the greatest, as the driver gives it; or no row."""

@@ -15,13 +15,20 @@ from uuid import uuid4
 
 from airflow.sdk import BaseHook
 
+from airflow_state_watchers.sources.pg_values import read_beyond
+
 log = logging.getLogger(__name__)
 
 Names: TypeAlias = tuple[str, ...]
 Rows: TypeAlias = list[tuple[Any, ...]]
 Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
 
-_PG_TYPES = ("date", "timestamp", "timestamptz")
+_FIRST, _LAST = datetime.min.replace(tzinfo=timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
+_BOUNDS: dict[str, tuple[Any, Any]] = {
+    "date": (date.min, date.max),
+    "timestamp": (_FIRST.replace(tzinfo=None), _LAST.replace(tzinfo=None)),
+    "timestamptz": (_FIRST, _LAST),
+}
 _READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "mysql": "SET SESSION TRANSACTION READ ONLY"}
 
 
@@ -99,7 +106,7 @@ class ReadConnection:
         if driver == "psycopg":
             connection.read_only = True
             connection.prepare_threshold = None  # a pgbouncer that pools transactions knows no prepared statements
-            _read_infinity(connection)
+            read_beyond(connection, _infinity)
         elif driver == "psycopg2":
             connection.set_session(readonly=True)
         elif self.name in _READ_ONLY:
@@ -144,38 +151,8 @@ def _tuples(rows: Sequence[Any]) -> Rows:
     return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
 
 
-def _read_infinity(connection: Any) -> None:
-    """Let psycopg read PostgreSQL's ``infinity``, at which it raises, as the latest moment that Python has."""
-    from psycopg.adapt import Loader
-    from psycopg.errors import DataError
-    from psycopg.pq import Format
-
-    first, last = datetime.min.replace(tzinfo=timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
-    bounds: dict[str, tuple[Any, Any]] = {
-        "date": (date.min, date.max),
-        "timestamp": (first.replace(tzinfo=None), last.replace(tzinfo=None)),
-        "timestamptz": (first, last),
-    }
-
-    def loader(name: str) -> type[Loader]:
-        inner = connection.adapters.get_loader(connection.adapters.types[name].oid, Format.TEXT)
-        low, high = bounds[name]
-
-        class InfinityLoader(Loader):
-            def __init__(self, oid: int, context: Any = None) -> None:
-                super().__init__(oid, context)
-                self._load = inner(oid, context).load
-
-            def load(self, data: Any) -> Any:
-                try:
-                    return self._load(data)
-                except DataError:
-                    text = bytes(data)
-                    if text not in (b"infinity", b"-infinity"):
-                        raise
-                    return high if text == b"infinity" else low
-
-        return InfinityLoader
-
-    for name in _PG_TYPES:
-        connection.adapters.register_loader(name, loader(name))
+def _infinity(type_name: str, text: str, error: Exception) -> Any:
+    """Read PostgreSQL's ``infinity`` as the latest moment that Python has, and ``-infinity`` as the first."""
+    if type_name not in _BOUNDS or text not in ("infinity", "-infinity"):
+        raise error
+    return _BOUNDS[type_name][text == "infinity"]

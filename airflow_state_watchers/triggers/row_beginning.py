@@ -41,6 +41,8 @@ async def begin(
             beginning.skipped, beginning.skipped_more = part.count, part.high != cut
             beginning.newest = cut.value
     beginning.start = start
+    if start.watermark is not None and not start.everything:
+        start = replace(start, watermark=await scan.placed(start.watermark))
     known = await _seen(scan, start.watermark, found, lookback)
     beginning.first = base.begin(start, at=at if start.everything else None, seen=known, column=scan.column)
     return True

@@ -25,12 +25,14 @@ class Memory:
     """What a watcher's process remembers from one poll to the next, beside the checkpoint. Times are the source's.
 
     ``met``: when each open transaction was first seen. ``recent``: since when there are rows that were too young to be read,
-    and none that was read since. ``future``: rows with a time to come.
+    and none that was read since. ``future``: rows with a time to come. ``behind``: the greatest value and the watermark, if that is
+    beyond it.
     """
 
     met: dict[str, datetime] = field(default_factory=dict)
     recent: datetime | None = None
     future: int = 0
+    behind: tuple[str, str] | None = None
     has_new_look: bool = False
     _told: dict[str, str] = field(default_factory=dict)
 
@@ -63,6 +65,16 @@ def future_note(count: int) -> str | None:
     return f"{many} {what} dated after the database's now; {each} read when its time has come"
 
 
+def behind_note(behind: tuple[str, str] | None) -> str | None:
+    """Say that numbers may have begun again, which would be delivered only when they have come to the watermark."""
+    if behind is None:
+        return None
+    return (
+        f"the greatest value is {behind[0]}, and the watermark {behind[1]}. If newer rows were deleted, this is as it should be; "
+        "if the table was emptied or made anew and its numbers begin again, move the watermark back, or nothing is delivered"
+    )
+
+
 class RowPoll:
     """Plans the windows of one poll."""
 
@@ -87,9 +99,9 @@ class RowPoll:
         new: list[RowIntent] = []
         complete, upto = True, self._checkpoint
         if end is not None:
-            new, complete = await self._new(end)
+            new, complete, is_ahead = await self._new(end)
             if complete and not new:
-                upto = await self._upto(end)
+                upto = await self._upto(end, is_ahead=is_ahead)
         if not scan.has_clock:
             await self._look(moment)
             upto = replace(upto, looks=self._checkpoint.looks)
@@ -146,27 +158,30 @@ class RowPoll:
             for each in changed(slices, [Sums(*sums) for sums in found])
         ]
 
-    async def _new(self, end: Seen) -> tuple[list[RowIntent], bool]:
-        """Cut what stands between the frontier and ``end`` into windows; say whether that is all of it."""
+    async def _new(self, end: Seen) -> tuple[list[RowIntent], bool, bool]:
+        """Cut what stands between the frontier and ``end`` into windows.
+
+        Also say whether that is all of it, and whether ``end`` is ahead of the last window.
+        """
         low = self._checkpoint.frontier
         intents: list[RowIntent] = []
         while len(intents) < self._settings.max_in_flight:
             if low == end.cut:
-                return intents, True
+                return intents, True, False
             part = await self._scan.begin(Span(low, end.cut), most=self._max_rows)
             if not part.is_ahead:
-                return intents, True
+                return intents, True, False
             is_last = part.high == end.cut
             if part.count:
                 self._memory.recent = None
             elif not (is_last and not intents and self._is_hot(end.at)):
-                return intents, True
+                return intents, True, True
             intents.append(await self._window(low, part.high, part.count, end.at))
             low = part.high
             if is_last:
                 await self._beyond(end.cut)
-                return intents, True
-        return intents, False
+                return intents, True, False
+        return intents, False, True
 
     def _is_hot(self, at: datetime) -> bool:
         """Whether rows that were too young to be read have become younger still, again and again."""
@@ -176,12 +191,9 @@ class RowPoll:
         seen = await self._slice(low, high, at)
         return RowIntent(row_batch_id(self._checkpoint, low, high), low, high, count, at, slice=seen)
 
-    async def _upto(self, end: Seen) -> RowCheckpoint:
+    async def _upto(self, end: Seen, *, is_ahead: bool) -> RowCheckpoint:
         """Nothing is new: note how far that has been seen, and what is too young to be read."""
-        checkpoint, scan = self._checkpoint, self._scan
-        is_ahead = (
-            checkpoint.frontier != end.cut and (await scan.begin(Span(checkpoint.frontier, end.cut), most=1)).is_ahead
-        )
+        checkpoint = self._checkpoint
         await self._beyond(end.cut)
         if not is_ahead:
             return checkpoint
@@ -213,9 +225,17 @@ class RowPoll:
         """Remember the greatest value there is now: a later poll reads up to it."""
         cut, at = await self._scan.greatest()
         looks: Sequence[Seen] = self._checkpoint.looks
+        self._memory.behind = await self._behind(cut)
         if cut is not None:
             keep = None if moment is None else moment - self._lookback
             looks = with_look(looks, Seen(cut, at), keep=keep)
         was_soon = self._memory.has_new_look
         self._memory.has_new_look = not was_soon and bool(looks) and looks[-1].cut != self._checkpoint.frontier
         self._checkpoint = replace(self._checkpoint, looks=tuple(looks))
+
+    async def _behind(self, greatest: Cut | None) -> tuple[str, str] | None:
+        frontier = self._checkpoint.frontier
+        if greatest is None or frontier is None or greatest == frontier:
+            return None
+        is_behind = (await self._scan.begin(Span(greatest, frontier), most=1)).is_ahead
+        return (greatest.value, frontier.value) if is_behind else None

@@ -15,7 +15,7 @@ from airflow_state_watchers.triggers.beginning import Beginning
 from airflow_state_watchers.triggers.reading import Read
 from airflow_state_watchers.triggers.row_beginning import begin
 from airflow_state_watchers.triggers.row_events import RowEvents
-from airflow_state_watchers.triggers.row_polling import Memory, RowPoll, future_note, hold_note
+from airflow_state_watchers.triggers.row_polling import Memory, RowPoll, behind_note, future_note, hold_note
 from airflow_state_watchers.triggers.settings import Settings
 
 EXACT_SETTLE, EXACT_LOOKBACK = timedelta(seconds=1), timedelta(0)
@@ -117,6 +117,7 @@ class RowLook:
     def _noted(self, found: Reach) -> str | None:
         memory = self._memory
         notes = [self._scan.note, hold_note(self._scan.opened, found, memory), future_note(memory.future)]
+        notes.append(behind_note(memory.behind))
         return "; ".join(note for note in notes if note) or None
 
     def _soon(self, read: Read, found: Reach) -> float | None:

@@ -50,12 +50,20 @@ class Consumer(Thread):
     def _merge(self, payload: dict[str, Any], *, is_last: bool) -> None:
         (window,) = kind_of(payload).units(payload, is_last=is_last)
         self.windows += 1
-        for rows in window.rows(chunksize=500, upper="now"):
+        self.copy |= self._rows(window, upper="window")
+        if is_last:
+            # Not into the copy: what no window ever delivers must be seen to be missing there.
+            self._rows(window, upper="now")
+
+    def _rows(self, window: Any, *, upper: str) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for rows in window.rows(chunksize=500, upper=upper):
             for row in rows:
                 self.rows += 1
-                self.copy[row["id"]] = row["version"]
+                found[row["id"]] = row["version"]
                 if row["id"] == HOT:
                     self.hot.append((time.time(), row["version"]))
+        return found
 
     def _new(self) -> list[dict[str, Any]]:
         if not self._events.exists():
