@@ -132,4 +132,3 @@ class _Clocked(SqlTableSource):
 
         database.openness = openness  # type: ignore[method-assign]
         return database
-
