@@ -19,6 +19,8 @@ SETTINGS = {"max_prepared_transactions": "10", "wal_level": "logical", "autovacu
 ROLES = ("watcher_super", "watcher_stats", "watcher_plain")
 """What a watcher logs in as: a superuser, a member of pg_read_all_stats, nobody in particular."""
 
+PASSWORD = "fr3sh s'ecret\\"
+
 MakeDatabase = Callable[..., PgDatabase]
 _numbers = count()
 
@@ -117,3 +119,19 @@ async def watch(place: Place, define: Define) -> AsyncIterator[Watch]:
     yield watch
     for each in made:
         await each.aclose()
+
+
+@pytest.fixture
+def guarded(server: PostgresServer) -> Iterator[str]:
+    """A role that must give a password."""
+    rules = server.directory / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"local all guarded scram-sha-256\n{before}")
+    with psycopg.connect(server.uri(), autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS guarded")
+        literal = psycopg.sql.Literal(PASSWORD)
+        connection.execute(psycopg.sql.SQL("CREATE ROLE guarded LOGIN PASSWORD {}").format(literal))
+        connection.execute("SELECT pg_reload_conf()")
+        yield "guarded"
+        rules.write_text(before)
+        connection.execute("SELECT pg_reload_conf()")

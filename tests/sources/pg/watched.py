@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tests.sources.pg.conftest import Place
 
 NAME = "orders watched"
-ROOT = f"state_watchers:{NAME}"
-HEALTH = f"state_watchers.health:{NAME}"
 
 
 class Watched:
@@ -87,7 +85,7 @@ class Watched:
 
     @property
     def root(self) -> Any:
-        return self.harness.store.get(ROOT)
+        return self.harness.store.get(f"state_watchers:{self.trigger.watcher_name}")
 
     @property
     def watermark(self) -> Any:
@@ -95,7 +93,7 @@ class Watched:
 
     @property
     def health(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.harness.store.get(HEALTH)
+        found: Mapping[str, Any] = self.harness.store.get(f"state_watchers.health:{self.trigger.watcher_name}")
         return found
 
     @property
