@@ -109,7 +109,7 @@ async def test_a_hundred_watchers_of_one_process_share_four_connections(watch: W
                 )
                 ((number,),) = await cursor.fetchall()
                 most = max(most, int(number))
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.01)
 
     counting = asyncio.create_task(count())
     for _ in range(2):

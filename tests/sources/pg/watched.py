@@ -118,7 +118,7 @@ class _Clocked(SqlTableSource):
     @classmethod
     def of(cls, trigger: SqlUpdatedAtTrigger, now: Callable[[], datetime]) -> _Clocked:
         source = cls(trigger.relation, conn_id=trigger.conn_id, carries_rows=trigger.payload == "rows")
-        source.now = staticmethod(now)  # type: ignore[assignment]
+        source.now = staticmethod(now)
         return source
 
     def _find(self) -> Database:
