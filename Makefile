@@ -26,7 +26,7 @@ ifneq ($(shell PYTHON='$(PYTHON)' sh dev/make_venv.sh --check $(VENV) && echo ri
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install test demo lint format planted-faults system-tests soak s3-servers docs wheel lock lock-servers clean
+.PHONY: help install test demo lint format planted-faults system-tests sql-histories soak s3-servers docs wheel lock lock-servers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-zA-Z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,7 +65,12 @@ planted-faults: $(INSTALLED) ## Plant faults in a copy of the package and see th
 	$(PY) tests/planted_faults.py $(ARGS)
 
 system-tests: $(INSTALLED) ## Run the tests on a real Airflow with real servers; takes minutes
-	$(PY) -m pytest system_tests --ignore=system_tests/s3_servers --timeout=1500 -m "not soak" $(ARGS)
+	$(PY) -m pytest system_tests --ignore=system_tests/s3_servers --ignore=system_tests/sql_histories \
+		--timeout=1500 -m "not soak" $(ARGS)
+	$(if $(ARGS),,HISTORY_SECONDS=12 $(PY) -m pytest system_tests/sql_histories -n 3 --timeout=1500)
+
+sql-histories: $(INSTALLED) ## Run the random histories of SQL databases at their full length, a minute of writing each
+	$(PY) -m pytest system_tests/sql_histories --timeout=1500 $(ARGS)
 
 soak: $(INSTALLED) $(SERVERS) ## Run the system tests that wait for minutes: edits, pauses, broken files, frozen triggerers, long uploads
 	OTHER_HISTORIES=3000 $(PY) -m pytest tests/core/test_crashes.py --timeout=1500
