@@ -13,11 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_state_watchers.core.cut import Cut, Span
-from airflow_state_watchers.sources.sql_column import Column
+from airflow_state_watchers.sources.sql_column import Column, Kind
 from airflow_state_watchers.sources.sql_conditions import before, between, beyond, chosen, labelled, source, star
 from airflow_state_watchers.sources.sql_dialects import Dialect, read_text
 from airflow_state_watchers.sources.sql_relation import Relation
-from airflow_state_watchers.sources.sql_rendering import constant
+from airflow_state_watchers.sources.sql_rendering import bound, call, constant
 
 MOST_FUTURE = 1001
 """Rows of the future are counted no further than this."""
@@ -86,7 +86,7 @@ class Statements:
 
     def is_ahead(self, low: Cut, high: Cut) -> Query:
         """``(1,)`` if ``high`` stands after ``low``, else ``(0,)``."""
-        a, b = self.dialect.typed(low.value, self.column), self.dialect.typed(high.value, self.column)
+        a, b = self._of_column(low.value), self._of_column(high.value)
         ahead = a <= b if high.after and not low.after else a < b
         return self._query(sa.select(sa.case((ahead, constant(1)), else_=constant(0))))
 
@@ -167,6 +167,13 @@ class Statements:
 
     def _name(self, name: str) -> sa.ColumnClause[Any]:
         return sa.column(self.dialect.quoted(name))
+
+    def _of_column(self, text: str) -> Any:
+        """Return a value to be compared with another: texts by the collation of the column, which may not be the database's."""
+        if self.dialect.name != "postgresql" or self.column.kind is not Kind.TEXT:
+            return self.dialect.typed(text, self.column)
+        none = self._select(self._value).where(constant(1) == constant(0)).scalar_subquery()
+        return call("coalesce", none, bound(text))
 
     def _text(self) -> Any:
         return self.dialect.text_of(self._value, self.column)
