@@ -293,8 +293,16 @@ def test_a_deferred_task_finds_its_job_also_when_the_triggerer_dies(
 def test_a_task_whose_heartbeats_are_lost_leaves_its_job_to_the_next_try(
     start_airflow: Callable[..., Airflow], service: JobService, tmp_path: Path
 ) -> None:
-    timeouts = {"task_instance_heartbeat_timeout": 30, "task_instance_heartbeat_timeout_detection_interval": 5}
-    airflow = start_airflow(config={"scheduler": timeouts})
+    # With the defaults a supervisor asks a server that is gone for many minutes before it gives up.
+    airflow = start_airflow(
+        config={
+            "scheduler": {
+                "task_instance_heartbeat_timeout": 30,
+                "task_instance_heartbeat_timeout_detection_interval": 5,
+            },
+            "workers": {"execution_api_retries": 1, "max_failed_heartbeats": 2, "min_heartbeat_interval": 2},
+        }
+    )
     service.behaviour.looks_until_done = 10**9
     reports = Reports(airflow, service, "cut_off", "FullReport", tmp_path)
     run_id = reports.start("sales")
