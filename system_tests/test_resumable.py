@@ -55,7 +55,7 @@ class Report({kind}):
 with DAG("{dag_id}", schedule=None, max_active_runs=20, catchup=False):
     Report(
         task_id="report", report="{{{{ dag_run.conf['report'] }}}}", die_at="{{{{ dag_run.conf.get('die_at', '') }}}}",
-        address="{address}", retries=2, retry_delay=timedelta(seconds=1), {arguments}
+        address="{address}", retries=2, retry_delay=timedelta(seconds={delay}), {arguments}
     )
 """
 
@@ -99,6 +99,7 @@ class Reports:
         *,
         arguments: str = "",
         interval: float = 1,
+        delay: float = 1,
     ) -> None:
         self.airflow, self.service, self.dag_id = airflow, service, dag_id
         self._notes = tmp_path / "notes"
@@ -109,6 +110,7 @@ class Reports:
             address=service.address,
             arguments=arguments,
             interval=interval,
+            delay=delay,
         )
         airflow.write_dag(dag_id, source)
         airflow.wait_for_dag(dag_id)
@@ -304,7 +306,7 @@ def test_a_task_whose_heartbeats_are_lost_leaves_its_job_to_the_next_try(
         }
     )
     service.behaviour.looks_until_done = 10**9
-    reports = Reports(airflow, service, "cut_off", "FullReport", tmp_path)
+    reports = Reports(airflow, service, "cut_off", "FullReport", tmp_path, delay=45)  # the server is back by then
     run_id = reports.start("sales")
     reports.wait_until_it_waits(run_id, "sales")
     (_, _, task_pid, _), *_ = reports.tries(run_id)
