@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,17 +18,17 @@ from tests.operators.job_service import JobService
 DAG = """
 import json, os, signal
 from datetime import timedelta
-from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import DAG
 from airflow_state_watchers.job_harness import HOOKS, _Life, _Line
 from tests.operators.reports import FoundReport, FullReport, PlainReport, TokenReport
+from tests.operators.waking import WakingTrigger
 
 class RescheduledReport(FullReport):
     wait = "reschedule"
 
 class DeferredReport(FullReport):
     def job_trigger(self, external_id, context):
-        return TimeDeltaTrigger(timedelta(seconds=3))
+        return WakingTrigger(address="{address}", job_id=external_id, seconds={interval})
 
 class Death(_Life):
     def _pass(self, point):
@@ -280,7 +281,7 @@ def test_a_deferred_task_finds_its_job_also_when_the_triggerer_dies(
     airflow: Airflow, service: JobService, tmp_path: Path
 ) -> None:
     service.behaviour.looks_until_done = 10**9
-    reports = Reports(airflow, service, "deferred", "DeferredReport", tmp_path)
+    reports = Reports(airflow, service, "deferred", "DeferredReport", tmp_path, interval=3)
     run_id = reports.start("sales")
     reports.wait_for(run_id, "deferred")
     airflow.kill("triggerer")
@@ -289,6 +290,21 @@ def test_a_deferred_task_finds_its_job_also_when_the_triggerer_dies(
     let_end(reports, run_id, tries=1)
     assert {try_number for try_number, *_ in reports.tries(run_id)} == {1}
     assert (len(reports.jobs("sales")), service.cancelled) == (1, [])
+
+
+def test_a_deferred_task_marked_by_a_person_has_its_job_cancelled_by_the_trigger(
+    airflow: Airflow, service: JobService, tmp_path: Path
+) -> None:
+    service.behaviour.looks_until_done = 10**9
+    reports = Reports(airflow, service, "deferred_marked", "DeferredReport", tmp_path, interval=600)
+    run_id = reports.start("sales")
+    reports.wait_for(run_id, "deferred")
+    airflow.wait_for(
+        lambda: re.search(r"trigger deferred_marked.* starting", airflow.log("triggerer")), 90, "the trigger"
+    )
+    reports.mark(run_id, "failed")
+    airflow.wait_for(lambda: service.cancelled, 60, "the job to be cancelled")
+    assert service.cancelled == reports.jobs("sales")
 
 
 @pytest.mark.soak
