@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,9 +21,14 @@ from datetime import timedelta
 from airflow.sdk import DAG
 from airflow_state_watchers.job_harness import HOOKS, _Life, _Line
 from tests.operators.reports import FoundReport, FullReport, PlainReport, TokenReport
+from tests.operators.waking import WakingTrigger
 
 class RescheduledReport(FullReport):
     wait = "reschedule"
+
+class DeferredReport(FullReport):
+    def job_trigger(self, external_id, context):
+        return WakingTrigger(address="{address}", job_id=external_id, seconds={interval})
 
 class Death(_Life):
     def _pass(self, point):
@@ -31,7 +37,7 @@ class Death(_Life):
 
 class Report({kind}):
     template_fields = ("report", "die_at")
-    status_interval = 1
+    status_interval = {interval}
     adopt_wait = 10
 
     def __init__(self, *, die_at, **kwargs):
@@ -50,7 +56,7 @@ class Report({kind}):
 with DAG("{dag_id}", schedule=None, max_active_runs=20, catchup=False):
     Report(
         task_id="report", report="{{{{ dag_run.conf['report'] }}}}", die_at="{{{{ dag_run.conf.get('die_at', '') }}}}",
-        address="{address}", retries=2, retry_delay=timedelta(seconds=1), {arguments}
+        address="{address}", retries=2, retry_delay=timedelta(seconds={delay}), {arguments}
     )
 """
 
@@ -85,16 +91,36 @@ class Reports:
     """A DAG of one resumable task, and the service that it uses."""
 
     def __init__(
-        self, airflow: Airflow, service: JobService, dag_id: str, kind: str, tmp_path: Path, arguments: str = ""
+        self,
+        airflow: Airflow,
+        service: JobService,
+        dag_id: str,
+        kind: str,
+        tmp_path: Path,
+        *,
+        arguments: str = "",
+        interval: float = 1,
+        delay: float = 1,
     ) -> None:
         self.airflow, self.service, self.dag_id = airflow, service, dag_id
         self._notes = tmp_path / "notes"
-        source = DAG.format(kind=kind, notes=self._notes, dag_id=dag_id, address=service.address, arguments=arguments)
+        source = DAG.format(
+            kind=kind,
+            notes=self._notes,
+            dag_id=dag_id,
+            address=service.address,
+            arguments=arguments,
+            interval=interval,
+            delay=delay,
+        )
         airflow.write_dag(dag_id, source)
         airflow.wait_for_dag(dag_id)
 
     def start(self, report: str, **conf: str) -> str:
-        return self.airflow.rest.trigger(self.dag_id, {"report": report, **conf})
+        # An API server on SQLite answers with an error now and then while others write; then there is no run.
+        return self.airflow.wait_for(
+            lambda: self.airflow.rest.trigger(self.dag_id, {"report": report, **conf}), 60, "a run"
+        )
 
     def jobs(self, report: str) -> list[str]:
         return [job.id for job in self.service.jobs if job.request == report]
@@ -180,7 +206,7 @@ def running(airflow: Airflow, service: JobService, tmp_path: Path) -> Callable[.
 
     def start(dag_id: str, arguments: str = "") -> tuple[Reports, str]:
         service.behaviour.looks_until_done = 10**9
-        reports = Reports(airflow, service, dag_id, "FullReport", tmp_path, arguments)
+        reports = Reports(airflow, service, dag_id, "FullReport", tmp_path, arguments=arguments)
         run_id = reports.start("sales")
         reports.wait_until_it_waits(run_id, "sales")
         return reports, run_id
@@ -241,10 +267,67 @@ def test_a_rescheduled_task_gives_its_slot_back_and_finds_its_job(
     airflow: Airflow, service: JobService, tmp_path: Path
 ) -> None:
     service.behaviour.looks_until_done = 10**9
-    reports = Reports(airflow, service, "rescheduled", "RescheduledReport", tmp_path)
+    # Airflow takes a task that comes back while its last process still ends for one that was killed.
+    reports = Reports(airflow, service, "rescheduled", "RescheduledReport", tmp_path, interval=12)
     run_id = reports.start("sales")
     reports.wait_for(run_id, "up_for_reschedule")
     airflow.wait_for(lambda: len(reports.tries(run_id)) >= 3, 120, "three processes of one try")
     let_end(reports, run_id, tries=1)
-    assert {try_number for try_number, *_ in reports.tries(run_id)} == {1}
+    assert {try_number for try_number, *_ in reports.tries(run_id)} == {1}, reports.log(run_id, 1)
     assert len(reports.jobs("sales")) == 1
+
+
+def test_a_deferred_task_finds_its_job_also_when_the_triggerer_dies(
+    airflow: Airflow, service: JobService, tmp_path: Path
+) -> None:
+    service.behaviour.looks_until_done = 10**9
+    reports = Reports(airflow, service, "deferred", "DeferredReport", tmp_path, interval=3)
+    run_id = reports.start("sales")
+    reports.wait_for(run_id, "deferred")
+    airflow.kill("triggerer")
+    airflow.start("triggerer")
+    airflow.wait_for(lambda: len(reports.tries(run_id)) >= 2, 120, "the trigger to wake the task")
+    let_end(reports, run_id, tries=1)
+    assert {try_number for try_number, *_ in reports.tries(run_id)} == {1}
+    assert (len(reports.jobs("sales")), service.cancelled) == (1, [])
+
+
+def test_a_deferred_task_marked_by_a_person_has_its_job_cancelled_by_the_trigger(
+    airflow: Airflow, service: JobService, tmp_path: Path
+) -> None:
+    service.behaviour.looks_until_done = 10**9
+    reports = Reports(airflow, service, "deferred_marked", "DeferredReport", tmp_path, interval=600)
+    run_id = reports.start("sales")
+    reports.wait_for(run_id, "deferred")
+    airflow.wait_for(
+        lambda: re.search(r"trigger deferred_marked.* starting", airflow.log("triggerer")), 90, "the trigger"
+    )
+    reports.mark(run_id, "failed")
+    airflow.wait_for(lambda: service.cancelled, 60, "the job to be cancelled")
+    assert service.cancelled == reports.jobs("sales")
+
+
+@pytest.mark.soak
+def test_a_task_whose_heartbeats_are_lost_leaves_its_job_to_the_next_try(
+    start_airflow: Callable[..., Airflow], service: JobService, tmp_path: Path
+) -> None:
+    # With the defaults a supervisor asks a server that is gone for many minutes before it gives up.
+    airflow = start_airflow(
+        config={
+            "scheduler": {
+                "task_instance_heartbeat_timeout": 30,
+                "task_instance_heartbeat_timeout_detection_interval": 5,
+            },
+            "workers": {"execution_api_retries": 1, "max_failed_heartbeats": 2, "min_heartbeat_interval": 2},
+        }
+    )
+    service.behaviour.looks_until_done = 10**9
+    reports = Reports(airflow, service, "cut_off", "FullReport", tmp_path, delay=45)  # the server is back by then
+    run_id = reports.start("sales")
+    reports.wait_until_it_waits(run_id, "sales")
+    (_, _, task_pid, _), *_ = reports.tries(run_id)
+    airflow.stop("api-server")
+    airflow.wait_for(lambda: not Path(f"/proc/{task_pid}").exists(), 180, "the task process to be ended")
+    airflow.start("api-server")
+    let_end(reports, run_id, tries=2)
+    assert (len(reports.jobs("sales")), service.cancelled) == (1, [])

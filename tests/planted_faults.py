@@ -24,6 +24,8 @@ PACKAGE = "airflow_state_watchers"
 PARALLEL = 2
 LAWS, CRASHES = "tests/core/test_laws.py", "tests/core/test_crashes.py"
 ROWS = "tests/triggers/test_row_histories.py"
+RESUME, SWEEP = "tests/core/test_resume.py", "tests/operators/test_crash_sweep.py"
+JOBS, MIXIN = "tests/operators/test_job_faults.py", "tests/operators/test_resumable.py"
 
 CONFTEST = """
 from hypothesis import Phase, settings
@@ -375,6 +377,20 @@ FAULTS = [
         "return replace(done, watermark=intent.high, frontier=intent.high)",
         ROWS,
     ),
+    Fault(
+        "an event of an idle table",
+        "triggers/row_polling.py",
+        "elif not (is_last and not intents and self._is_hot(end.at)):",
+        "elif not is_last:",
+        "tests/triggers/test_rows.py",
+    ),
+    Fault(
+        "another type under a stored watermark not said",
+        "core/rows.py",
+        "return self.column in (None, column) or {self.column, column} <= _WHOLE",
+        "return True",
+        "tests/triggers/test_rows.py",
+    ),
     # Who has written.
     Fault(
         "a person's edit not seen",
@@ -412,6 +428,123 @@ FAULTS = [
         "return (self.generation, self.watermark is not None, self.watermark)",
         "return (self.generation, self.watermark is not None, self.watermark, self.frontier is not None, self.frontier)",
     ),
+    # Jobs.
+    Fault(
+        "a job submitted before its intent is stored",
+        "operators/job_run.py",
+        "            self._state.intend(record)\n            self._external_id =",
+        "            self._external_id =",
+        SWEEP,
+    ),
+    Fault(
+        "a new token for a submission sent again",
+        "core/resume.py",
+        "return record is not None and now.external_id is None and not begins_afresh(record, now)",
+        "return False",
+        SWEEP,
+    ),
+    Fault(
+        "the old token after a failure",
+        "core/resume.py",
+        "record is not None and now.external_id is None and not begins_afresh(record, now)",
+        "record is not None and not begins_afresh(record, now)",
+        RESUME,
+    ),
+    Fault(
+        "a clear taken for a retry",
+        "core/resume.py",
+        "return record is not None and record.max_tries != max_tries",
+        "return False",
+        JOBS,
+    ),
+    Fault(
+        "an older job taken for the one that was to be submitted",
+        "core/resume.py",
+        "return None if same_id(stored, record.previous) else stored",
+        "return stored",
+        RESUME,
+    ),
+    Fault(
+        "a job of upstream's class not seen",
+        "core/resume.py",
+        "return record.external_id if stored is None else stored",
+        "return record.external_id",
+        JOBS,
+    ),
+    Fault(
+        "a falsy id taken for none", "core/resume.py", "if now.external_id is None:", "if not now.external_id:", RESUME
+    ),
+    Fault(
+        "an id that expires",
+        "operators/job_state.py",
+        "self._store.set(self._key, external_id, retention=NEVER_EXPIRE)",
+        "self._store.set(self._key, external_id)",
+        JOBS,
+    ),
+    Fault(
+        "a job that cannot be looked at taken for gone",
+        "operators/waiting.py",
+        'return Look(JobPhase.UNKNOWN, f"its status',
+        'return Look(JobPhase.GONE, f"its status',
+        JOBS,
+    ),
+    Fault(
+        "a job gone at the first look",
+        "operators/waiting.py",
+        "lambda look: look.phase is JobPhase.GONE)",
+        "lambda look: False)",
+        JOBS,
+    ),
+    Fault(
+        "no search for a job that does not show yet",
+        "operators/waiting.py",
+        "lambda found: found[0].phase is JobPhase.GONE)",
+        "lambda found: False)",
+        SWEEP,
+    ),
+    Fault(
+        "nothing returned after a reconnect",
+        "operators/job_run.py",
+        "            return self._operator.get_job_result(self._external_id, self._context)",
+        "            done = self._operator.get_job_result(self._external_id, self._context)\n"
+        "            return None if decision is ResumeDecision.REATTACH else done",
+        SWEEP,
+    ),
+    Fault(
+        "the job of before a clear left running",
+        "operators/job_run.py",
+        "                self._cancel(standing.external_id)\n",
+        "",
+        JOBS,
+    ),
+    Fault(
+        "a cancelled job not waited for",
+        "operators/job_run.py",
+        "                self._wait.until_ended(standing.external_id)\n",
+        "",
+        JOBS,
+    ),
+    Fault(
+        "a task left between a submission and its id",
+        "operators/stopping.py",
+        "if not self._held and not _asks_the_supervisor():",
+        "if not _asks_the_supervisor():",
+        MIXIN,
+    ),
+    Fault(
+        "a request to the supervisor left halfway",
+        "operators/stopping.py",
+        "if not self._held and not _asks_the_supervisor():",
+        "if not self._held:",
+        MIXIN,
+    ),
+    Fault(
+        "a job cancelled at every stop",
+        "operators/stopping.py",
+        "    return state in _OVER or",
+        "    return True or state in _OVER or",
+        MIXIN,
+    ),
 ]
 
 
@@ -429,6 +562,7 @@ def copy(directory: Path) -> None:
     (directory / "tests" / "triggers").mkdir()
     for name in ("rows.py", "test_rows.py", "test_row_histories.py"):
         shutil.copy(REPOSITORY / "tests" / "triggers" / name, directory / "tests" / "triggers")
+    shutil.copytree(REPOSITORY / "tests" / "operators", directory / "tests" / "operators", ignore=skip)
     (directory / "conftest.py").write_text(CONFTEST)
     (directory / "pytest.ini").write_text(PYTEST)
 
@@ -466,7 +600,9 @@ def judge(fault: Fault | None) -> Result:
         copy(directory)
         if fault is not None:
             plant(fault, directory)
-        code, (test, kind, message) = run(directory, *([LAWS, CRASHES, ROWS] if fault is None else [fault.tests]))
+        code, (test, kind, message) = run(
+            directory, *([LAWS, CRASHES, ROWS, RESUME, SWEEP, JOBS, MIXIN] if fault is None else [fault.tests])
+        )
     if fault is None:
         return Result("(none)", code == 0, message if code else "everything passes")
     if code == 0:

@@ -146,21 +146,24 @@ class PodResumeMixin(HardenedSteps):
 
 
 def _check(cls: type[PodResumeMixin]) -> None:
-    """Raise :class:`JobError` that names the policy that is wrong."""
-    interval = cls.status_interval
-    seconds: Any = interval.total_seconds() if isinstance(interval, timedelta) else interval
-    for name, right, wanted in (
-        ("on_clear", cls.on_clear in ("rerun", "reuse"), "'rerun' or 'reuse'"),
-        ("max_pod_losses", _is_count(cls.max_pod_losses), "a whole number of at least 0"),
-        ("cancel_on_kill", isinstance(cls.cancel_on_kill, bool), "True or False"),
-        ("status_interval", isinstance(seconds, (int, float)) and seconds > 0, "seconds or a timedelta above zero"),
-    ):
-        if not right:
-            raise JobError(f"{cls.__name__}.{name} = {getattr(cls, name)!r}: give {wanted}")
+    """Raise :class:`JobError` that names the policy that is wrong. What is a property is known of an instance alone."""
+    for name, (is_right, wanted) in _POLICIES.items():
+        value = getattr(cls, name)
+        if not hasattr(value, "__get__") and not is_right(value):
+            raise JobError(f"{cls.__name__}.{name} = {value!r}: give {wanted}")
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+def _is_duration(value: Any) -> bool:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 < seconds < float("inf")
+
+
+_POLICIES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "on_clear": (lambda value: value in ("rerun", "reuse"), "'rerun' or 'reuse'"),
+    "cancel_on_kill": (lambda value: isinstance(value, bool), "True or False"),
+    "max_pod_losses": (lambda value: type(value) is int and value >= 0, "a whole number of at least 0"),
+    "status_interval": (_is_duration, "seconds or a timedelta above zero"),
+}
 
 
 class ResumablePodOperator(PodResumeMixin, KubernetesPodOperator):  # type: ignore[misc]

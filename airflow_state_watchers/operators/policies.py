@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
@@ -25,38 +26,62 @@ class Policies:
 
 
 def policies_of(operator: Any) -> Policies:
-    """Read the policies of an operator or of its class. Raises :class:`JobError` that names the one that is wrong."""
-    return Policies(
-        on_clear=_choice(operator, "on_clear", ("rerun", "reuse")),
-        cancel_on_kill=_checked(operator, "cancel_on_kill", isinstance(operator.cancel_on_kill, bool), "True or False"),
-        max_resubmits=_checked(
-            operator,
-            "max_resubmits",
-            type(operator.max_resubmits) is int and operator.max_resubmits >= 0,
-            "a whole number of at least 0",
-        ),
-        status_interval=_seconds(operator, "status_interval"),
-        status_timeout=None if operator.status_timeout is None else _seconds(operator, "status_timeout"),
-        adopt_wait=_seconds(operator, "adopt_wait"),
-        wait=_choice(operator, "wait", ("poll", "reschedule")),
-    )
+    """Read an operator's policies. Raises :class:`JobError` that names the one that is wrong."""
+    return Policies(**{name: _read(operator, name) for name in _POLICIES})
 
 
-def _checked(operator: Any, name: str, right: bool, wanted: str) -> Any:
-    value = getattr(operator, name)
-    if not right:
-        owner = operator if isinstance(operator, type) else type(operator)
-        raise JobError(f"{owner.__name__}.{name} = {value!r}: give {wanted}")
+def check_policies(cls: type) -> None:
+    """Check what a class says, as far as that is known yet: a property is asked only of an instance."""
+    for name in _POLICIES:
+        if not hasattr(getattr(cls, name), "__get__"):
+            _read(cls, name)
+
+
+def _read(owner: Any, name: str) -> Any:
+    value = getattr(owner, name)
+    read, wanted = _POLICIES[name]
+    try:
+        return read(value)
+    except (TypeError, ValueError):
+        cls = owner if isinstance(owner, type) else type(owner)
+        raise JobError(f"{cls.__name__}.{name} = {value!r}: give {wanted}") from None
+
+
+def _one_of(*choices: str) -> tuple[Callable[[Any], Any], str]:
+    def read(value: Any) -> Any:
+        if value not in choices:
+            raise ValueError
+        return value
+
+    return read, " or ".join(map(repr, choices))
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
     return value
 
 
-def _choice(operator: Any, name: str, choices: tuple[str, ...]) -> Any:
-    return _checked(operator, name, getattr(operator, name) in choices, " or ".join(map(repr, choices)))
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError
+    return value
 
 
-def _seconds(operator: Any, name: str) -> float:
-    value = getattr(operator, name)
+def _seconds(value: Any) -> float:
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    right = isinstance(number, (int, float)) and not isinstance(number, bool) and math.isfinite(number) and number >= 0
-    _checked(operator, name, right, "seconds or a timedelta of at least zero")
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number) or number < 0:
+        raise ValueError
     return float(number)
+
+
+_DURATION = "seconds or a timedelta of at least zero"
+_POLICIES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "on_clear": _one_of("rerun", "reuse"),
+    "cancel_on_kill": (_flag, "True or False"),
+    "max_resubmits": (_count, "a whole number of at least 0"),
+    "status_interval": (_seconds, _DURATION),
+    "status_timeout": (lambda value: None if value is None else _seconds(value), f"{_DURATION}, or None"),
+    "adopt_wait": (_seconds, _DURATION),
+    "wait": _one_of("poll", "reschedule"),
+}

@@ -11,7 +11,7 @@ from airflow.sdk import ResumableJobMixin as UpstreamMixin
 
 from airflow_state_watchers.core.resume import JobId, OnClear
 from airflow_state_watchers.operators.job_run import JobRun
-from airflow_state_watchers.operators.policies import Seconds, policies_of
+from airflow_state_watchers.operators.policies import Seconds, check_policies, policies_of
 from airflow_state_watchers.operators.stopping import Stop, ToldToStop
 from airflow_state_watchers.operators.waiting import JobClock, JobWait, RealClock
 
@@ -69,7 +69,7 @@ class ResumableJobMixin(UpstreamMixin):
                 f"class {cls.__name__}: BaseOperator stands before ResumableJobMixin, so its on_kill and __init__ win. "
                 f"Write class {cls.__name__}(ResumableJobMixin, ...)."
             )
-        policies_of(cls)
+        check_policies(cls)
 
     def execute_resumable(self, context: Context) -> Any:
         """Submit the job, or take up the one that an earlier try has started; wait for it and return its result.

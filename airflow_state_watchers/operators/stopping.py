@@ -20,6 +20,9 @@ _OVER = {"failed", "success", "skipped", "removed", "upstream_failed"}
 class ToldToStop(BaseException):
     """Airflow has told this task to stop. No ``Exception``: an operator's own error handling must let it through."""
 
+    def __init__(self) -> None:
+        super().__init__("Airflow has told this task to stop")
+
 
 class Stop:
     """Whether this task was told to stop, and whether it may be left here."""

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from airflow_state_watchers.exceptions import SourceUnavailable
 from airflow_state_watchers.sources.pg_deadline import deadline
 from airflow_state_watchers.sources.pg_horizon import History, Reading
+from airflow_state_watchers.sources.pg_values import read_texts
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -182,6 +183,7 @@ def _connect_to(conn_id: str, hook_params: Mapping[str, Any]) -> Connect:
         connection_type, target = await asyncio.to_thread(_find, conn_id, hook_params)
         # No prepared statements: behind a pooler the next transaction may run in another session.
         connection = await connection_type.connect(target.conninfo, autocommit=True, prepare_threshold=None)
+        read_texts(connection)
         return connection, target.place
 
     return connect

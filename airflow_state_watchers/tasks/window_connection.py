@@ -15,14 +15,26 @@ from uuid import uuid4
 
 from airflow.sdk import BaseHook
 
+from airflow_state_watchers.sources.pg_values import read_beyond
+from airflow_state_watchers.sources.sql_rendering import paramstyle_of
+
 log = logging.getLogger(__name__)
 
 Names: TypeAlias = tuple[str, ...]
 Rows: TypeAlias = list[tuple[Any, ...]]
 Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
 
-_PG_TYPES = ("date", "timestamp", "timestamptz")
-_READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "mysql": "SET SESSION TRANSACTION READ ONLY"}
+_FIRST, _LAST = datetime.min.replace(tzinfo=timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
+_BOUNDS: dict[str, tuple[Any, Any]] = {
+    "date": (date.min, date.max),
+    "timestamp": (_FIRST.replace(tzinfo=None), _LAST.replace(tzinfo=None)),
+    "timestamptz": (_FIRST, _LAST),
+}
+_SESSION = {
+    "sqlite": ("PRAGMA query_only = ON",),
+    # In the session of a zone whose clocks go back, the two hours that look the same are one to MySQL: rows would be left out.
+    "mysql": ("SET SESSION time_zone = '+00:00'", "SET SESSION TRANSACTION READ ONLY"),
+}
 
 
 class ReadConnection:
@@ -43,7 +55,7 @@ class ReadConnection:
     @property
     def placeholder(self) -> str:
         """How the driver wants a parameter to be written."""
-        return str(self._hook.placeholder)
+        return "%(name)s" if paramstyle_of(self._hook) == "pyformat" else str(self._hook.placeholder)
 
     def __enter__(self) -> ReadConnection:
         return self
@@ -82,10 +94,16 @@ class ReadConnection:
     def stream(self, sql: str, parameters: Parameters, size: int) -> Iterator[tuple[Names, Rows]]:
         """Run one statement and yield its rows, up to ``size`` at a time, as far as the driver can without holding all of them."""
         connection = self._opened()
-        with closing(self._streaming_cursor(connection)) as cursor:
+        cursor = self._streaming_cursor(connection)
+        try:
             cursor.execute(sql, parameters)
             while rows := cursor.fetchmany(size):
                 yield _names(cursor), _tuples(rows)
+        finally:
+            with suppress(
+                Exception
+            ):  # a reader that leaves early leaves rows unread, which MySQL's own driver takes amiss
+                cursor.close()
         connection.rollback()
 
     def _opened(self) -> Any:
@@ -99,12 +117,13 @@ class ReadConnection:
         if driver == "psycopg":
             connection.read_only = True
             connection.prepare_threshold = None  # a pgbouncer that pools transactions knows no prepared statements
-            _read_infinity(connection)
+            read_beyond(connection, _infinity)
         elif driver == "psycopg2":
             connection.set_session(readonly=True)
-        elif self.name in _READ_ONLY:
+        elif self.name in _SESSION:
             with closing(connection.cursor()) as cursor:
-                cursor.execute(_READ_ONLY[self.name])
+                for statement in _SESSION[self.name]:
+                    cursor.execute(statement)
 
     def _cursor(self, connection: Any) -> Any:
         """Return a cursor whose rows are tuples, whatever ``cursor`` the Airflow connection asks for."""
@@ -132,8 +151,10 @@ def _driver(connection: Any) -> str:
 
 
 def _is_lost(connection: Any) -> bool:
-    """Return whether the driver knows that the connection is gone: psycopg says ``closed``, those of MySQL not ``open``."""
-    return bool(getattr(connection, "closed", False)) or not getattr(connection, "open", True)
+    """Return whether the driver knows that the connection is gone: psycopg says ``closed``, those of MySQL not ``open``, or are
+    asked."""
+    is_connected = getattr(connection, "is_connected", lambda: True)
+    return bool(getattr(connection, "closed", False)) or not getattr(connection, "open", True) or not is_connected()
 
 
 def _names(cursor: Any) -> Names:
@@ -144,38 +165,8 @@ def _tuples(rows: Sequence[Any]) -> Rows:
     return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
 
 
-def _read_infinity(connection: Any) -> None:
-    """Let psycopg read PostgreSQL's ``infinity``, at which it raises, as the latest moment that Python has."""
-    from psycopg.adapt import Loader
-    from psycopg.errors import DataError
-    from psycopg.pq import Format
-
-    first, last = datetime.min.replace(tzinfo=timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
-    bounds: dict[str, tuple[Any, Any]] = {
-        "date": (date.min, date.max),
-        "timestamp": (first.replace(tzinfo=None), last.replace(tzinfo=None)),
-        "timestamptz": (first, last),
-    }
-
-    def loader(name: str) -> type[Loader]:
-        inner = connection.adapters.get_loader(connection.adapters.types[name].oid, Format.TEXT)
-        low, high = bounds[name]
-
-        class InfinityLoader(Loader):
-            def __init__(self, oid: int, context: Any = None) -> None:
-                super().__init__(oid, context)
-                self._load = inner(oid, context).load
-
-            def load(self, data: Any) -> Any:
-                try:
-                    return self._load(data)
-                except DataError:
-                    text = bytes(data)
-                    if text not in (b"infinity", b"-infinity"):
-                        raise
-                    return high if text == b"infinity" else low
-
-        return InfinityLoader
-
-    for name in _PG_TYPES:
-        connection.adapters.register_loader(name, loader(name))
+def _infinity(type_name: str, text: str, error: Exception) -> Any:
+    """Read PostgreSQL's ``infinity`` as the latest moment that Python has, and ``-infinity`` as the first."""
+    if type_name not in _BOUNDS or text not in ("infinity", "-infinity"):
+        raise error
+    return _BOUNDS[type_name][text == "infinity"]

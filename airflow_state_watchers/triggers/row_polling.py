@@ -25,12 +25,14 @@ class Memory:
     """What a watcher's process remembers from one poll to the next, beside the checkpoint. Times are the source's.
 
     ``met``: when each open transaction was first seen. ``recent``: since when there are rows that were too young to be read,
-    and none that was read since. ``future``: rows with a time to come.
+    and none that was read since. ``future``: rows with a time to come. ``behind``: the greatest value and the watermark, if that is
+    beyond it.
     """
 
     met: dict[str, datetime] = field(default_factory=dict)
     recent: datetime | None = None
     future: int = 0
+    behind: tuple[str, str] | None = None
     has_new_look: bool = False
     _told: dict[str, str] = field(default_factory=dict)
 
@@ -61,6 +63,16 @@ def future_note(count: int) -> str | None:
     what = "row is" if count == 1 else "rows are"
     each = "it is" if count == 1 else "each is"
     return f"{many} {what} dated after the database's now; {each} read when its time has come"
+
+
+def behind_note(behind: tuple[str, str] | None) -> str | None:
+    """Say that numbers may have begun again, which would be delivered only when they have come to the watermark."""
+    if behind is None:
+        return None
+    return (
+        f"the greatest value is {behind[0]}, and the watermark {behind[1]}. If newer rows were deleted, this is as it should be; "
+        "if the table was emptied or made anew and its numbers begin again, move the watermark back, or nothing is delivered"
+    )
 
 
 class RowPoll:
@@ -213,9 +225,17 @@ class RowPoll:
         """Remember the greatest value there is now: a later poll reads up to it."""
         cut, at = await self._scan.greatest()
         looks: Sequence[Seen] = self._checkpoint.looks
+        self._memory.behind = await self._behind(cut)
         if cut is not None:
             keep = None if moment is None else moment - self._lookback
             looks = with_look(looks, Seen(cut, at), keep=keep)
         was_soon = self._memory.has_new_look
         self._memory.has_new_look = not was_soon and bool(looks) and looks[-1].cut != self._checkpoint.frontier
         self._checkpoint = replace(self._checkpoint, looks=tuple(looks))
+
+    async def _behind(self, greatest: Cut | None) -> tuple[str, str] | None:
+        frontier = self._checkpoint.frontier
+        if greatest is None or frontier is None or greatest == frontier:
+            return None
+        is_behind = (await self._scan.begin(Span(greatest, frontier), most=1)).is_ahead
+        return (greatest.value, frontier.value) if is_behind else None

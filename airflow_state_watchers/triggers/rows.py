@@ -15,7 +15,7 @@ from airflow_state_watchers.triggers.beginning import Beginning
 from airflow_state_watchers.triggers.reading import Read
 from airflow_state_watchers.triggers.row_beginning import begin
 from airflow_state_watchers.triggers.row_events import RowEvents
-from airflow_state_watchers.triggers.row_polling import Memory, RowPoll, future_note, hold_note
+from airflow_state_watchers.triggers.row_polling import Memory, RowPoll, behind_note, future_note, hold_note
 from airflow_state_watchers.triggers.settings import Settings
 
 EXACT_SETTLE, EXACT_LOOKBACK = timedelta(seconds=1), timedelta(0)
@@ -83,12 +83,13 @@ class RowLook:
         return await begin(beginning, base, self._scan, self._reach(()), self._reading.lookback, self._settings)
 
     async def read(self, checkpoint: RowCheckpoint) -> Read:
-        if checkpoint.column is not None and checkpoint.column != self._scan.column:
+        if not checkpoint.fits(self._scan.column):
             raise CheckpointError(
                 f"{self._settings.name}: the watermark was stored for a column of type {checkpoint.column}, and it is "
                 f"{self._scan.column} now, whose values may stand in another order. Nothing is delivered. Move the watermark by "
                 "hand to a value of the new type, or delete the root's key to begin anew"
             )
+        checkpoint = replace(checkpoint, column=self._scan.column)
         if checkpoint.intents:
             batches = checkpoint.batches(checkpoint.intents)
             return Read(checkpoint, await self._with_rows(batches), checkpoint, complete=False)
@@ -117,6 +118,7 @@ class RowLook:
     def _noted(self, found: Reach) -> str | None:
         memory = self._memory
         notes = [self._scan.note, hold_note(self._scan.opened, found, memory), future_note(memory.future)]
+        notes.append(behind_note(memory.behind))
         return "; ".join(note for note in notes if note) or None
 
     def _soon(self, read: Read, found: Reach) -> float | None:

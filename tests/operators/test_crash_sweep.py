@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_state_watchers.job_harness import TaskState
 from airflow_state_watchers.testing import JobHarness
 from tests.operators.job_service import JobService
 from tests.operators.reports import FoundReport, FullReport, OwnPollingReport, PlainReport, TokenReport, UpstreamReport
@@ -154,3 +155,24 @@ def test_a_zombie_that_submits_after_its_retry_has_begun(
     if service.searches < late:
         service.submit("sales", token)
     assert len(service.jobs) == jobs
+
+
+@pytest.mark.parametrize(("operator", "jobs"), [(TokenReport, 1), (PlainReport, 1), (UpstreamReport, 2)])
+def test_a_process_whose_task_instance_is_gone_starts_no_job(
+    operator: type[Any], jobs: int, service: JobService
+) -> None:
+    """Airflow has given the task another instance meanwhile. To this process its state is empty, and it can write none."""
+    harness = harness_for(operator, service)
+    harness.run(crash_at="after get_job_status")
+    state = harness.store
+    harness.store = GoneState()
+    with pytest.raises(RuntimeError, match="Task instance not found"):
+        harness.retry()
+    harness.store = state
+    harness.retry()
+    assert len(service.jobs) == jobs
+
+
+class GoneState(TaskState):
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        raise RuntimeError("404: Task instance not found")

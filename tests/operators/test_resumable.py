@@ -104,6 +104,22 @@ def test_a_wrong_policy_of_an_instance_is_named_when_it_runs() -> None:
         JobHarness(job(status_interval=None)).run()
 
 
+def test_a_policy_may_be_a_property_of_the_operator() -> None:
+    class Own(Job):
+        @property
+        def status_interval(self) -> Any:  # type: ignore[override]
+            return self.interval
+
+        interval: Any = 7
+
+    harness = JobHarness(Own(task_id="job"))
+    harness.run()
+    wrong = Own(task_id="job")
+    wrong.interval = "x"
+    with pytest.raises(JobError, match=r"Own\.status_interval = 'x'"):
+        JobHarness(wrong).run()
+
+
 def test_policies_take_seconds_and_timedeltas() -> None:
     harness = JobHarness(job(says=("RUNNING", "RUNNING", "DONE"), status_interval=timedelta(minutes=2)))
     harness.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from typing import Any
 
 import pytest
@@ -25,6 +26,10 @@ def begun(**arguments: Any) -> Copied:
 @pytest.fixture(params=[False, True], ids=["times", "sequence"])
 def kind(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"is_sequence": request.param}
+
+
+def note(copied: Copied) -> Any:
+    return copied.harness.store.get("state_watchers.health:orders/w")["note"]
 
 
 def test_a_new_row_is_in_a_window(kind: dict[str, Any]) -> None:
@@ -269,6 +274,27 @@ def test_another_column_type_under_a_stored_watermark_is_loud() -> None:
     error = copied.harness.store.get("state_watchers.health:orders/w")["last_error"]
     assert "timestamp with time zone" in error["message"]
     assert "text" in error["message"]
+
+
+def test_numbers_that_begin_again_are_said() -> None:
+    copied = begun(is_sequence=True)
+    for key in "abcde":
+        copied.table.put(key)
+    copied.rest()
+    copied.table.delete("e")
+    assert "greatest value" not in str(note(copied))
+    copied.table.values.clear()
+    copied.table.sequence = count(1)
+    copied.table.put("again")
+    for _ in range(3):
+        copied.pass_time(61)
+        assert copied.poll() == []
+    assert "the greatest value is 2" in str(note(copied))
+    assert "move the watermark back" in str(note(copied))
+    for key in "fghijkl":
+        copied.table.put(key)
+    copied.rest()
+    assert note(copied) is None
 
 
 def test_small_windows_may_carry_their_rows_and_large_ones_do_not() -> None:

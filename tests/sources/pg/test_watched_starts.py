@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_state_watchers import SqlUpdatedAtTrigger
-from airflow_state_watchers.testing import WatcherHarness
+from airflow_state_watchers.testing import FrozenClock, WatcherHarness
 from tests.sources.pg.conftest import Define, Place
 
 ROOT = "state_watchers:t/w"
@@ -23,16 +23,23 @@ class Watched:
     def __init__(self, place: Place, define: Define, **arguments: Any) -> None:
         conn_id = define("shop_starts", host=str(place.server.directory), login="watcher_super", schema=place.name)
         trigger = SqlUpdatedAtTrigger(
-            conn_id, table="t", watermark_column="w", key_columns=["id"], payload="rows", **arguments
+            conn_id, table="t", watermark_column="w", **{"key_columns": ["id"], "payload": "rows", **arguments}
         )
-        self.harness = WatcherHarness(trigger)
+        self.clock = FrozenClock()
+        self.harness = WatcherHarness(trigger, clock=self.clock)
 
     async def ids(self) -> list[int]:
         return [row["id"] for event in await self.harness.poll() for row in event["items"]]
 
     async def error(self) -> str:
+        return str((await self.health())["last_error"]["message"])
+
+    async def health(self) -> dict[str, Any]:
+        """Poll, which has to find nothing, and return the health record."""
+        self.clock.advance(61)  # it is written once a minute
         assert await self.harness.poll() == []
-        return str(self.harness.store.get("state_watchers.health:t/w")["last_error"]["message"])
+        record: dict[str, Any] = self.harness.store.get("state_watchers.health:t/w")
+        return record
 
 
 async def table(place: Place, type_name: str, *values: str) -> None:
