@@ -58,6 +58,7 @@ class PodSession:
         self._calls = PodCalls(self._client)
         self._run = PodRun(operator, self._ti, self._memory, self._calls, self.stop, self.pause)
         self._base = ""
+        self._namespace: str | None = None
 
     def _client(self) -> Any:
         operator: Any = self._operator
@@ -70,7 +71,7 @@ class PodSession:
     def obtain(self, request: k8s.V1Pod) -> k8s.V1Pod:
         """Return the pod that this try goes by, from now on watched."""
         self.watched = None
-        self._base = base_of(self._operator, request)
+        self._base, self._namespace = base_of(self._operator, request), request.metadata.namespace
         pod = self._run.obtain(request, self._finder(request.metadata.namespace))
         self._watch(pod)
         return pod
@@ -171,8 +172,7 @@ class PodSession:
         external_id = id_of(record, stored)
         if external_id is not None:
             return self._memory.identifier(external_id)
-        request = getattr(self._operator, "pod_request_obj", None)
-        if record is None or request is None:
+        if record is None or self._namespace is None:
             return None
-        found = self._calls.find(request.metadata.namespace, f"{TOKEN_LABEL}={record.token}")
+        found = self._calls.find(self._namespace, f"{TOKEN_LABEL}={record.token}")
         return identifier_of(found[0]) if found else None

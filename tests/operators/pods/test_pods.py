@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import kubernetes
 import pytest
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.utils.pod_manager import XComRetrievalError
@@ -19,7 +20,7 @@ from airflow_state_watchers.operators.stopping import ToldToStop
 from tests.operators.kubernetes_api import KubernetesApi
 from tests.operators.kubernetes_cluster import SIDECAR
 from tests.operators.pods.kubelet import CREATE, LOG, STATUS, finished, on
-from tests.operators.pods.task import Death, Task
+from tests.operators.pods.task import Death, Killed, Task
 
 ARGUMENTS = {"image": "x", "namespace": "default", "startup_check_interval_seconds": 0}
 
@@ -133,6 +134,34 @@ def test_a_clear_may_use_the_pod_again_if_the_request_is_the_same(kube: Kubernet
     on(kube, CREATE, finished(kube))
     task.run()
     assert [pod["spec"]["containers"][0]["image"] for pod in kube.pods.created] == ["x", "y"]
+
+
+def test_a_worker_that_was_cut_off_and_creates_late_creates_the_same_pod(kube: KubernetesApi) -> None:
+    task = work()
+    cut_off = task.build()
+    with pytest.raises(Killed):
+        task.run(Death(match=CREATE), operator=cut_off)
+    late = kubernetes.client.ApiClient().sanitize_for_serialization(cut_off.pod_request_obj)
+
+    def arrives(request: str) -> None:
+        if request.startswith("POST") and not kube.pods.created:
+            name = kube.pods.create("default", late)["metadata"]["name"]
+            finished(kube)(name)
+
+    kube.on_begin = arrives
+    task.run()
+    assert len(kube.pods.created) == 1
+
+
+@pytest.mark.parametrize("operator", [Resumable, Plain])
+def test_a_stop_during_the_creation_waits_until_the_uid_is_stored(kube: KubernetesApi, operator: type) -> None:
+    task = work(operator)
+    on(kube, CREATE, kube.cluster.run)
+    built = task.build()
+    with pytest.raises(ToldToStop):
+        task.run(Death(match=CREATE, after=True, instead=built.on_kill), operator=built)
+    (name,) = kube.cluster.names()
+    assert task.store.values["pod_identifier"]["name"] == name
 
 
 def test_a_kill_deletes_no_stranger(kube: KubernetesApi) -> None:
