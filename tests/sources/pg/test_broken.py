@@ -1,0 +1,278 @@
+"""What broke the SQL watcher. Each test fails for as long as its fault is there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from airflow_state_watchers.tasks.windows import SqlWindow
+from tests.sources.pg.conftest import Define, Place
+from tests.sources.pg.test_watched_starts import Watched, table
+
+
+async def run(place: Place, *statements: str) -> None:
+    async with await place.connect() as connection:
+        for statement in statements:
+            await connection.execute(statement.encode())
+
+
+async def polled(watched: Watched, times: int = 3) -> list[int]:
+    return [number for _ in range(times) for number in await watched.ids()]
+
+
+async def window_of(watched: Watched) -> SqlWindow:
+    (event,) = await watched.harness.poll()
+    return SqlWindow.from_payload(event)
+
+
+async def test_rows_of_a_foreign_table_whose_transaction_is_open_elsewhere(place: Place, define: Define) -> None:
+    host = place.server.directory
+    async with await Place(place.server, "postgres").connect() as connection:
+        await connection.execute(f"CREATE DATABASE far_{place.name}".encode())
+    far = Place(place.server, f"far_{place.name}")
+    await table(far, "timestamptz")
+    await run(
+        place,
+        "CREATE EXTENSION postgres_fdw",
+        f"CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{host}', dbname '{far.name}')",
+        "CREATE USER MAPPING FOR PUBLIC SERVER far OPTIONS (user 'writer')",
+        "CREATE FOREIGN TABLE t (id int, w timestamptz NOT NULL) SERVER far",
+    )
+    watched = Watched(place, define, start="earliest")
+    async with await far.connect() as writer:
+        await writer.execute("BEGIN")
+        await writer.execute("INSERT INTO t (w) VALUES (now())")
+        await run(far, "INSERT INTO t (w) VALUES (now())")
+        await asyncio.sleep(1.2)
+        assert await polled(watched) == [2]
+        await writer.execute("COMMIT")
+    await asyncio.sleep(1.1)
+    assert (await polled(watched) == [1]) or "foreign" in str((await watched.health())["note"])
+
+
+async def test_a_materialized_view_that_is_refreshed(place: Place, define: Define) -> None:
+    await run(
+        place,
+        "CREATE TABLE base (id serial PRIMARY KEY, w timestamptz NOT NULL DEFAULT now())",
+        "CREATE MATERIALIZED VIEW t AS SELECT * FROM base",
+    )
+    watched = Watched(place, define, start="earliest")
+    await run(place, "INSERT INTO base DEFAULT VALUES")
+    await asyncio.sleep(1.2)
+    assert await polled(watched) == []
+    await run(place, "REFRESH MATERIALIZED VIEW t")
+    assert (await polled(watched) == [1]) or "materialized" in str((await watched.health())["note"])
+
+
+async def test_a_sequence_whose_values_a_session_keeps_for_later(place: Place, define: Define) -> None:
+    await run(
+        place,
+        "CREATE SEQUENCE s CACHE 20",
+        "CREATE TABLE t (id serial PRIMARY KEY, w bigint NOT NULL DEFAULT nextval('s'))",
+    )
+    watched = Watched(place, define, start="earliest", settle=0)
+    async with await place.connect() as one, await place.connect() as other:
+        await one.execute("INSERT INTO t DEFAULT VALUES")
+        await other.execute("INSERT INTO t DEFAULT VALUES")
+        assert await polled(watched, 5) == [1, 2]
+        await one.execute("INSERT INTO t DEFAULT VALUES")
+    assert (await polled(watched, 5) == [3]) or (await watched.health())["note"]
+
+
+@pytest.mark.parametrize("type_name", ["numeric", "double precision", "real"])
+async def test_one_nan_keeps_all_later_rows_away(place: Place, define: Define, type_name: str) -> None:
+    await table(place, type_name, "1", "NaN")
+    watched = Watched(place, define, start="earliest", settle=0)
+    assert await polled(watched, 4) == [1, 2]
+    await run(place, "INSERT INTO t (w) VALUES (3)")
+    assert (await polled(watched, 4) == [3]) or (await watched.health())["note"]
+
+
+async def test_a_domain_over_a_time_is_a_time(place: Place, define: Define) -> None:
+    await run(place, "CREATE DOMAIN changed AS timestamptz")
+    await table(place, "changed", "2026-01-01", "2099-01-01")
+    watched = Watched(place, define, start="earliest")
+    assert await polled(watched, 4) == [1]
+    await run(place, "INSERT INTO t (w) VALUES (now() - interval '5 s')")
+    assert await polled(watched, 4) == [3]
+
+
+async def test_start_at_the_latest_while_a_transaction_is_open_that_is_not_waited_for(
+    place: Place, define: Define
+) -> None:
+    await table(place, "timestamptz")
+    watched = Watched(place, define, max_hold=0.5, settle=0)
+    async with await place.connect() as writer:
+        await writer.execute("BEGIN")
+        await writer.execute("INSERT INTO t (w) VALUES (now())")
+        await asyncio.sleep(1)
+        assert await polled(watched) == []
+        await writer.execute("COMMIT")
+    assert await polled(watched) == [1]
+
+
+async def test_max_hold_and_the_right_to_see_given_meanwhile(place: Place, define: Define) -> None:
+    await table(place, "timestamptz")
+    await run(place, "GRANT SELECT ON t TO PUBLIC")
+    watched = Watched(place, define, max_hold=0.5, settle=0, start="earliest")
+    define("shop_starts", host=str(place.server.directory), login="watcher_plain", schema=place.name)
+    await watched.harness.poll()
+    async with await place.connect() as writer:
+        await writer.execute("BEGIN")
+        await writer.execute("INSERT INTO t (w) VALUES (now())")
+        await watched.harness.poll()
+        await asyncio.sleep(0.8)
+        await run(place, "INSERT INTO t (w) VALUES (now())")
+        await asyncio.sleep(0.1)
+        assert await polled(watched) == [2]
+        await run(place, "GRANT pg_read_all_stats TO watcher_plain")
+        try:
+            await polled(watched)
+            await writer.execute("COMMIT")
+            found = await polled(watched)
+        finally:
+            await run(place, "REVOKE pg_read_all_stats FROM watcher_plain")
+    assert 1 in found
+
+
+@pytest.mark.parametrize("zone", ["<-03>+03", "UTC+3"])
+@pytest.mark.parametrize("type_name", ["timestamptz", "timestamp"])
+async def test_a_database_whose_time_zone_python_does_not_know(
+    place: Place, define: Define, zone: str, type_name: str
+) -> None:
+    await table(place, type_name, "2026-01-01")
+    await run(place, f"ALTER DATABASE {place.name} SET timezone = '{zone}'")
+    watched = Watched(place, define, start="earliest")
+    found = await polled(watched, 1)
+    if type_name == "timestamptz":
+        assert found == [1]
+    else:
+        assert found == [1] or "timezone=" in await watched.error()
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value"),
+    [
+        ("json", "'\"\\ud83d\"'"),
+        ("jsonb", "(repeat('[', 600) || repeat(']', 600))::jsonb"),
+        ("tstzrange", "'[-infinity, infinity)'"),
+        ("daterange", "'[2026-01-01, infinity)'"),
+        ("date", "'0044-03-15 BC'"),
+        ("timetz", "'24:00+00'"),
+        ("float8[]", "'{NaN,Infinity}'"),
+        ("int4multirange", "'{[1,2),[5,9)}'"),
+        ("inet", "'10.0.0.1/8'"),
+        ("bytea", "'\\x00ff'"),
+        ("tstzmultirange", "'{[-infinity,infinity]}'"),
+        ("uuid", "gen_random_uuid()"),
+    ],
+)
+async def test_a_value_in_a_column_beside(place: Place, define: Define, type_name: str, value: str) -> None:
+    await table(place, "timestamptz", "2026-01-01")
+    await run(place, f"ALTER TABLE t ADD x {type_name} DEFAULT {value}")
+    watched = Watched(place, define, start="earliest")
+    events = await watched.harness.poll()
+    assert [event["count"] for event in events] == [1], await watched.error()
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value"),
+    [
+        ("date", "'0044-03-15 BC'"),
+        ("timestamptz", "'10000-01-01 00:00+00'"),
+        ("time", "'24:00'"),
+        ("tstzrange", "'[-infinity, infinity)'"),
+        ("interval", "'200000000 years'"),
+    ],
+)
+async def test_a_task_reads_what_the_watcher_delivered(
+    place: Place, define: Define, type_name: str, value: str
+) -> None:
+    await table(place, "timestamptz", "2026-01-01")
+    await run(place, f"ALTER TABLE t ADD x {type_name} DEFAULT {value}")
+    window = await window_of(Watched(place, define, start="earliest", payload="window"))
+    assert len(await asyncio.to_thread(lambda: list(window.rows()))) == 1
+
+
+@pytest.mark.parametrize("df_type", ["pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    ("type_name", "value"),
+    [
+        ("uuid", "gen_random_uuid()"),
+        ("jsonb", "(CASE random() < 0 WHEN true THEN '1' ELSE '{\"a\": [1, \"x\"]}' END)::jsonb"),
+        ("numeric", "'NaN'"),
+        ("inet", "'10.0.0.1'"),
+        ("interval", "'1 day'"),
+        ("bytea", "'\\x00'"),
+        ("int4range", "'[1,2)'"),
+    ],
+)
+async def test_frames_of_usual_types(place: Place, define: Define, df_type: Any, type_name: str, value: str) -> None:
+    pytest.importorskip({"arrow": "pyarrow"}.get(df_type, df_type))
+    await table(place, "timestamptz", "2026-01-01", "2026-01-02")
+    await run(place, f"ALTER TABLE t ADD x {type_name} DEFAULT {value}")
+    window = await window_of(Watched(place, define, start="earliest", payload="window"))
+    frames = await asyncio.to_thread(lambda: list(window.frames(df_type=df_type)))
+    assert len(frames) == 1
+    assert len(frames[0]) == 2
+
+
+@pytest.mark.parametrize("type_name", ["uuid", "boolean", "bytea", "jsonb"])
+async def test_a_window_is_split_by_any_type(place: Place, define: Define, type_name: str) -> None:
+    await table(place, type_name)
+    value = {
+        "uuid": "gen_random_uuid()",
+        "boolean": "n > 5",
+        "bytea": "decode(lpad(n::text, 4, '0'), 'hex')",
+        "jsonb": "to_jsonb(n)",
+    }[type_name]
+    await run(place, f"INSERT INTO t (w) SELECT {value} FROM generate_series(1, 10) n")
+    watched = Watched(place, define, start="earliest", settle=0, payload="window")
+    events = [event for _ in range(4) for event in await watched.harness.poll()]
+    (window,) = [SqlWindow.from_payload(event) for event in events]
+    parts = await asyncio.to_thread(lambda: window.split(2))
+    read = await asyncio.to_thread(lambda: [row["id"] for part in parts for rows in part.rows() for row in rows])
+    assert sorted(read) == list(range(1, 11))
+
+
+@pytest.mark.parametrize(("type_name", "a", "b"), [("numeric", "1.0", "1.00"), ("float8", "0", "-0")])
+async def test_keys_that_are_equal_with_other_texts_do_not_tell_rows_apart(
+    place: Place, define: Define, type_name: str, a: str, b: str
+) -> None:
+    await run(
+        place,
+        f"CREATE TABLE t (id serial, w timestamptz NOT NULL, k {type_name} NOT NULL)",
+        f"INSERT INTO t (w, k) VALUES ('2026-01-01', '{a}'), ('2026-01-01', '{b}')",
+    )
+    window = await window_of(Watched(place, define, start="earliest", payload="window", key_columns=["k"]))
+    try:
+        found = await asyncio.to_thread(lambda: [row["id"] for rows in window.rows(chunksize=1) for row in rows])
+    except Exception as error:
+        assert "do not tell all rows apart" in str(error)  # noqa: PT017
+    else:
+        assert sorted(found) == [1, 2]
+
+
+async def test_the_predicates_of_two_windows_in_one_statement(place: Place, define: Define) -> None:
+    await table(place, "timestamptz", "2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04")
+    watched = Watched(place, define, start="earliest", payload="window", max_rows_per_event=1)
+    first, second, *_ = [SqlWindow.from_payload(event) for event in await watched.harness.poll()]
+    one, two = await asyncio.to_thread(lambda: (first.predicate(), second.predicate()))
+    assert isinstance(one.parameters, dict)
+    assert isinstance(two.parameters, dict)
+    assert not set(one.parameters) & set(two.parameters)
+
+
+async def test_an_alias_as_it_stands_in_the_text(place: Place, define: Define) -> None:
+    await table(place, "timestamptz", "2026-01-01")
+    window = await window_of(Watched(place, define, start="earliest", payload="window"))
+    for alias in ("public.t", '"t"'):
+        predicate = await asyncio.to_thread(window.predicate, alias)
+        async with await place.connect() as connection:
+            cursor = await connection.execute(
+                f"SELECT count(*) FROM public.t WHERE {predicate.sql}".encode(),  # noqa: S608
+                predicate.parameters,
+            )
+            assert await cursor.fetchone() == (1,)
