@@ -12,6 +12,7 @@ LOCK := requirements/dev.txt
 UV_VERSION := 0.13.9
 UV := $(VENV)/bin/uv
 SERVERS := .venv-ministack/.installed .venv-localstack/.installed
+MARIADB := .venv-mariadb/.installed
 BENCH := .venv-bench
 ARGS ?=
 
@@ -26,7 +27,7 @@ ifneq ($(shell PYTHON='$(PYTHON)' sh dev/make_venv.sh --check $(VENV) && echo ri
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install test demo lint format planted-faults system-tests soak s3-servers docs wheel lock lock-servers clean
+.PHONY: help install test demo lint format planted-faults system-tests sql-histories soak s3-servers mariadb sql-servers docs wheel lock lock-servers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-zA-Z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,15 +65,29 @@ format: $(INSTALLED) ## Mend what ruff can mend
 planted-faults: $(INSTALLED) ## Plant faults in a copy of the package and see that the tests catch each
 	$(PY) tests/planted_faults.py $(ARGS)
 
-system-tests: $(INSTALLED) ## Run the tests on a real Airflow with real servers; takes minutes
-	$(PY) -m pytest system_tests --ignore=system_tests/s3_servers --timeout=1500 -m "not soak" $(ARGS)
+system-tests: $(INSTALLED) $(MARIADB) ## Run the tests on a real Airflow with real servers; takes minutes
+	$(PY) -m pytest system_tests --ignore=system_tests/s3_servers --ignore=system_tests/sql_servers \
+		--ignore=system_tests/sql_histories --timeout=1500 -m "not soak" $(ARGS)
+	$(if $(ARGS),,HISTORY_SECONDS=12 $(PY) -m pytest system_tests/sql_histories -n 3 --timeout=1500)
 
-soak: $(INSTALLED) $(SERVERS) ## Run the system tests that wait for minutes: edits, pauses, broken files, frozen triggerers, long uploads
+sql-histories: $(INSTALLED) $(MARIADB) ## Run the random histories of SQL databases at their full length, a minute of writing each
+	$(PY) -m pytest system_tests/sql_histories --timeout=1500 $(ARGS)
+
+soak: $(INSTALLED) $(SERVERS) $(MARIADB) ## Run the system tests that wait for minutes: edits, pauses, broken files, frozen triggerers, long uploads
 	OTHER_HISTORIES=3000 $(PY) -m pytest tests/core/test_crashes.py --timeout=1500
 	$(PY) -m pytest system_tests --timeout=1500 -m soak $(ARGS)
 
 s3-servers: $(INSTALLED) $(SERVERS) ## Run the tests on three S3 servers, two of which get an environment each; needs Python 3.13
 	$(PY) -m pytest system_tests/s3_servers -m "not soak" $(ARGS)
+
+sql-servers: $(INSTALLED) $(MARIADB) ## Run the tests on a real MariaDB, which is unpacked from the system's packages once
+	$(PY) -m pytest system_tests/sql_servers $(ARGS)
+
+mariadb: $(MARIADB) ## Unpack MariaDB's server into .venv-mariadb; needs apt, and neither root nor an installation
+
+$(MARIADB): dev/get_mariadb.sh
+	@sh dev/get_mariadb.sh $(@D)
+	@touch $@
 
 # The servers pin other versions than Airflow does. LocalStack takes no Python but 3.13, and the other one does not mind.
 .venv-%/.installed: requirements/%.txt Makefile | $(INSTALLED)
@@ -97,10 +112,11 @@ $(BENCH)/.installed: requirements/bench.txt | $(INSTALLED)
 	@$(UV) pip sync --quiet --python $(BENCH)/bin/python $<
 	@touch $@
 
+# The mysqlclient that the MySQL provider asks for would have to be compiled. Tests use the two drivers that need not.
 lock: $(INSTALLED) ## Renew what requirements/ pins: the newest versions that fit pyproject.toml
 	$(UV) pip compile pyproject.toml --universal --python-version 3.10 --upgrade --quiet \
 		--extra amazon --extra demo --extra postgres --extra sql --group test --group lint --group docs --group build \
-		--custom-compile-command 'make lock' --output-file $(LOCK)
+		--no-emit-package mysqlclient --custom-compile-command 'make lock' --output-file $(LOCK)
 	$(UV) pip compile --group bench --universal --python-version 3.10 --upgrade --quiet \
 		--custom-compile-command 'make lock' --output-file requirements/bench.txt
 
@@ -111,5 +127,5 @@ lock-servers: $(INSTALLED) ## Renew what the S3 servers of make s3-servers are i
 		--exclude-newer 2026-03-01 --custom-compile-command 'make lock-servers' --output-file requirements/localstack.txt
 
 clean: ## Remove the environment and everything that was built
-	rm -rf $(VENV) $(dir $(SERVERS)) $(BENCH) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(dir $(SERVERS) $(MARIADB)) $(BENCH) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

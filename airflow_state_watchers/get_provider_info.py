@@ -102,7 +102,7 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "connections_per_database": {
                         "description": (
-                            "How many connections all watchers of one PostgreSQL database share at most, in each triggerer.\n"
+                            "How many connections all watchers of one database share at most, in each triggerer.\n"
                         ),
                         "version_added": "0.1.0",
                         "type": "integer",

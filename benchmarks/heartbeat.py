@@ -1,7 +1,8 @@
 """What a piece of work costs its process, and how long it holds the event loop.
 
 A heartbeat of one millisecond runs in the loop; a stall is how much later than that it comes. On a machine that does other
-things as well, stalls contain those; so the processor time that this process used between two beats is told beside it.
+things as well, stalls contain those; so the processor time that this process used between two beats is told beside it, and,
+where the kernel counts for how long a thread that could run had no core, the longest stall without that.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from pathlib import Path
 
 BEAT = 0.001
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+WAITED = Path("/proc/self/schedstat")
+"""Of the main thread, which is the loop's: nanoseconds on a core, nanoseconds of waiting for one, turns."""
 
 
 @dataclass
 class Run:
-    """One piece of work. Of each beat: how late it came, and the processor time of this process since the last; in ms."""
+    """One piece of work. Of each beat, in ms: how late it came, the processor time of this process since the last one, and how
+    late it came but for waiting for a core."""
 
     seconds: float = 0.0
     cpu: float = 0.0
@@ -34,6 +38,7 @@ class Run:
     keys: int = 0
     late: array[float] = field(default_factory=lambda: array("d"))
     used: array[float] = field(default_factory=lambda: array("d"))
+    held: array[float] = field(default_factory=lambda: array("d"))
 
     def figures(self) -> dict[str, float]:
         figures = {"seconds": self.seconds, "CPU seconds": self.cpu, "peak, MB": self.peak}
@@ -43,6 +48,8 @@ class Run:
             figures["longest stall, ms"] = max(self.late)
             figures["p99 stall, ms"] = percentile(self.late, 99)
             figures["most CPU between beats, ms"] = max(self.used)
+        if self.held:
+            figures["longest wait-free stall, ms"] = max(self.held)
         return figures
 
 
@@ -59,13 +66,25 @@ class Heartbeat:
         self.set()
 
     def set(self) -> None:
+        self.waited = waited()
         self.begun, self.used = time.perf_counter(), time.process_time()
         self.timer = self.loop.call_later(BEAT, self.beat)
 
     def beat(self) -> None:
-        self.run.late.append((time.perf_counter() - self.begun - BEAT) * 1000)
+        late = (time.perf_counter() - self.begun - BEAT) * 1000
+        self.run.late.append(late)
         self.run.used.append((time.process_time() - self.used) * 1000)
+        if self.waited is not None:
+            self.run.held.append(late - ((waited() or 0) - self.waited))
         self.set()
+
+
+def waited() -> float | None:
+    """Return for how many ms the main thread has waited for a core so far; ``None`` where the kernel does not count it."""
+    try:
+        return int(WAITED.read_text().split()[1]) / 1e6
+    except OSError:
+        return None
 
 
 def settle() -> None:

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.contestant import Absent, Contestant, Figures
 from benchmarks.result import Result
-from benchmarks.s3_contestant import Absent, Contestant, Figures
 from benchmarks.s3_server import control, running
 
 ROOT = Path(__file__).parents[1]

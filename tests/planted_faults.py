@@ -375,6 +375,20 @@ FAULTS = [
         "return replace(done, watermark=intent.high, frontier=intent.high)",
         ROWS,
     ),
+    Fault(
+        "an event of an idle table",
+        "triggers/row_polling.py",
+        "elif not (is_last and not intents and self._is_hot(end.at)):",
+        "elif not is_last:",
+        "tests/triggers/test_rows.py",
+    ),
+    Fault(
+        "another type under a stored watermark not said",
+        "core/rows.py",
+        "return self.column in (None, column) or {self.column, column} <= _WHOLE",
+        "return True",
+        "tests/triggers/test_rows.py",
+    ),
     # Who has written.
     Fault(
         "a person's edit not seen",

@@ -80,7 +80,7 @@ def readable(looks: Sequence[Seen], moment: datetime | None) -> Seen | None:
 
 
 def with_look(looks: Sequence[Seen], new: Seen, *, keep: datetime | None) -> tuple[Seen, ...]:
-    """Add a look. Of those from before ``keep`` only the newest is still of use; of many every second one is given up.
+    """Add a look. Of those from before ``keep`` only the newest is still of use; of many the one least missed is given up.
 
     An older look at the same value says more than a newer one.
     """
@@ -90,5 +90,16 @@ def with_look(looks: Sequence[Seen], new: Seen, *, keep: datetime | None) -> tup
     while keep is not None and len(rest) > 1 and rest[1].at <= keep:
         del rest[0]
     if len(rest) > MAX_LOOKS:
-        del rest[1:-1:2]
+        del rest[_least_missed(rest)]
     return tuple(rest)
+
+
+def _least_missed(looks: Sequence[Seen]) -> int:
+    """Return which look leaves the smallest gap, as against its age: so there is one of about any age, up to the oldest."""
+    newest = looks[-1].at
+
+    def gap(number: int) -> float:
+        before, after = looks[number - 1].at, looks[number + 1].at
+        return (after - before) / max(newest - before, timedelta.resolution)
+
+    return min(range(1, len(looks) - 1), key=gap)

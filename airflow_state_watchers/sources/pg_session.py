@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-BEGIN = """BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED READ ONLY;
-SET LOCAL statement_timeout = {timeout};
-SET LOCAL lock_timeout = {lock_timeout};
-SET LOCAL idle_in_transaction_session_timeout = {idle_timeout};
-SET LOCAL TimeZone = 'UTC';
-SET LOCAL DateStyle = 'ISO, YMD';
-SET LOCAL IntervalStyle = 'postgres';
-SET LOCAL bytea_output = 'hex';
-SET LOCAL extra_float_digits = 3;
-SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_postmaster_start_time()::text"""
+SETTINGS = {
+    "statement_timeout": "{timeout}",
+    "lock_timeout": "{lock_timeout}",
+    "idle_in_transaction_session_timeout": "{idle_timeout}",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "3",
+}
+_SERVER = "pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_postmaster_start_time()::text"
+_SET = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in SETTINGS.items())
+BEGIN = f"BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED READ ONLY; SELECT {_SERVER}, {_SET}"
+"""Two statements instead of one for each setting: a poll has several transactions."""
 
 
 class Server(NamedTuple):
@@ -82,4 +86,4 @@ async def _begin(connection: AsyncConnection[Any], timeout: float) -> Server:
     while cursor.nextset():
         pass
     (row,) = await cursor.fetchall()
-    return Server(*row)
+    return Server(*row[: len(Server._fields)])

@@ -9,15 +9,14 @@ from typing import Any, Literal
 from airflow_state_watchers.exceptions import SourceDenied, SourceError, SourceMissing
 from airflow_state_watchers.sources.sql_column import Column
 from airflow_state_watchers.sources.sql_columns import Found, find_column
-from airflow_state_watchers.sources.sql_dialects import dialect_of
-from airflow_state_watchers.sources.sql_errors import explain
+from airflow_state_watchers.sources.sql_errors import explain, explain_hook
 from airflow_state_watchers.sources.sql_notes import notes_on
 from airflow_state_watchers.sources.sql_relation import Relation
 from airflow_state_watchers.sources.sql_scan import Database, SqlScan
 from airflow_state_watchers.sources.sql_statements import Query, Statements
 
 LOOK_AGAIN = 20
-"""Polls after which a column's type is asked for again where that is a query of the catalogue's."""
+"""Polls after which a column's type is asked for again where that is a costly query of the catalogue's."""
 
 ANOTHER = (
     "was dropped and made again, or another table has its name now. What stands in it before the watermark is not delivered; move "
@@ -67,21 +66,16 @@ class SqlTableSource:
         return {key: value for key, value in found.items() if value is not None}
 
     async def open(self) -> SqlScan:
-        try:
-            return await self._open()
-        except SourceError:
-            self._found = None
-            raise
+        if self._database is None:
+            self._database = await asyncio.to_thread(self._find)
+        return await self._open(self._database)
 
     async def aclose(self) -> None:
         database, self._database = self._database, None
         if database is not None:
             await database.aclose()
 
-    async def _open(self) -> SqlScan:
-        if self._database is None:
-            self._database = await asyncio.to_thread(self._find)
-        database = self._database
+    async def _open(self, database: Database) -> SqlScan:
         try:
             opened, note = await database.openness()
         except Exception as error:
@@ -102,7 +96,7 @@ class SqlTableSource:
     async def _current(self, database: Database) -> Found:
         """Return what the watermark column is now: its type may be changed while a watcher runs."""
         self._polls += 1
-        if self._found is None or database.dialect.name == "postgresql" or self._polls % LOOK_AGAIN == 0:
+        if self._found is None or database.dialect.name in ("postgresql", "sqlite") or self._polls % LOOK_AGAIN == 0:
             self._found = await find_column(self._relation, database.dialect, self._run)
         if self._found.table != self._table:
             self._is_another = self._table is not None
@@ -141,44 +135,31 @@ class SqlTableSource:
             raise self._explained(error) from None
 
     def _explained(self, error: Exception) -> SourceError:
-        return explain(error, label=self._relation.label, conn_id=self._conn_id)
+        self._found = None  # perhaps the column is another one by now
+        dialect = self._database.dialect.name if self._database is not None else ""
+        return explain(error, label=self._relation.label, conn_id=self._conn_id, dialect=dialect)
 
     def _find(self) -> Database:
         """Return the database that the connection leads to. Runs in a thread: it asks Airflow, and imports providers."""
-        from airflow_state_watchers.sources.sql_hook import HookDatabase, find_hook
+        from airflow_state_watchers.sources.sql_hook import HookDatabase, dialect_for, find_hook, is_redshift
 
+        label, conn_id = self._relation.label, self._conn_id
         try:
-            conn_type, hook = find_hook(self._conn_id, self._hook_params)
+            conn_type, hook = find_hook(conn_id, self._hook_params)
+            is_postgres = conn_type == "postgres" and not is_redshift(hook)
         except Exception as error:
-            # Not its text: it may repeat what the connection holds.
-            raise SourceMissing(
-                f"{self._relation.label}: Airflow has no connection {self._conn_id!r}, or no hook for its type "
-                f"({type(error).__name__}). Create it, or install its provider"
-            ) from None
-        if conn_type == "postgres" and not _is_redshift(hook):
+            # Without its cause, whose text may repeat what the connection holds.
+            raise explain_hook(error, label=label, conn_id=conn_id) from None
+        limits: Any = {"hook_params": self._hook_params, "timeout": self._timeout, "connections": self._connections}
+        if is_postgres:
             from airflow_state_watchers.sources.pg_database import PgDatabase
 
-            return PgDatabase(
-                self._conn_id,
-                hook_params=self._hook_params,
-                mode=self._horizon,
-                timeout=self._timeout,
-                connections=self._connections,
-            )
+            return PgDatabase(conn_id, mode=self._horizon, **limits)
         if self._horizon == "transactions":
             raise SourceDenied(
-                f'{self._relation.label}: horizon="transactions" is for PostgreSQL, and connection {self._conn_id!r} is of type '
-                f"{conn_type!r}. Leave horizon out, and choose settle and lookback longer than the longest transaction"
+                f'{label}: horizon="transactions" is for PostgreSQL, and connection {conn_id!r} is of type {conn_type!r}. '
+                "Leave horizon out, and choose settle and lookback longer than the longest transaction"
             )
         if not hasattr(hook, "get_conn") or not hasattr(hook, "run"):
-            raise SourceMissing(
-                f"{self._relation.label}: connection {self._conn_id!r} of type {conn_type!r} is no SQL database"
-            )
-        name = str(getattr(hook, "dialect_name", "") or conn_type)
-        dialect = dialect_of(name if name != "default" else conn_type)
-        return HookDatabase(hook, dialect, conn_id=self._conn_id, timeout=self._timeout)
-
-
-def _is_redshift(hook: Any) -> bool:
-    extra = getattr(getattr(hook, "connection", None), "extra_dejson", {})
-    return bool(extra.get("redshift") or extra.get("redshift-serverless"))
+            raise SourceMissing(f"{label}: connection {conn_id!r} of type {conn_type!r} is no SQL database")
+        return HookDatabase(dialect_for(hook, conn_type), conn_id=conn_id, **limits)

@@ -114,12 +114,19 @@ def sqlite_column(name: str, declared: str, greatest: Any, *, is_nullable: bool)
     column = Column(name, plain_type(declared) or "any", kind_of("sqlite", declared), is_nullable)
     if greatest is None:
         return column
+    type_name, separator = column.type_name, " "
     if isinstance(greatest, (int, float)):
-        kind, separator = (Kind.INTEGER if isinstance(greatest, int) else Kind.FLOAT), " "
+        # Only a column that was declared so is taken to hold nothing between two integers.
+        integer = Kind.INTEGER if column.kind is Kind.INTEGER else Kind.NUMERIC
+        kind = integer if isinstance(greatest, int) else Kind.FLOAT
+        # All numbers stand before all texts, so a watermark that was a text has to be told from one that is a number.
+        type_name = f"{type_name} of numbers" if column.has_clock or column.kind is Kind.TEXT else type_name
     elif isinstance(greatest, str) and (found := re.fullmatch(_TIME, greatest)):
         kind, separator = Kind.NAIVE, found[1]
     elif isinstance(greatest, str) and re.fullmatch(_DAY, greatest):
-        kind, separator = Kind.DATE, " "
+        kind = Kind.DATE
     else:
-        kind, separator = Kind.TEXT, " "
-    return Column(name, column.type_name, kind, is_nullable, separator)
+        kind = Kind.TEXT
+    if kind in (Kind.NAIVE, Kind.DATE, Kind.TEXT) and column.kind in (Kind.INTEGER, Kind.NUMERIC, Kind.FLOAT):
+        type_name = f"{type_name} of texts"
+    return Column(name, type_name, kind, is_nullable, separator)

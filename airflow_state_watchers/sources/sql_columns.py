@@ -32,18 +32,19 @@ class Found:
 async def find_column(relation: Relation, dialect: Dialect, run: Run) -> Found:
     """Return what the watermark column is now. Raises :class:`SourceError`."""
     if dialect.name == "postgresql":
-        ((type_name, zone, nullable, table),) = await run(_in_postgresql(relation, dialect))
+        ((type_name, nullable, table),) = await run(_in_postgresql(relation, dialect))
         column = dialect.column(relation.watermark_column, str(type_name), is_nullable=bool(nullable))
-        return Found(column, relation.timezone or str(zone), table)
+        zone = relation.timezone
+        if zone is None and column.is_naive:
+            ((zone,),) = await run(_zone_of_postgresql(dialect))
+        return Found(column, zone or "UTC", table)
     return Found(await _elsewhere(relation, dialect, run), relation.timezone or "UTC")
 
 
 def _in_postgresql(relation: Relation, dialect: Dialect) -> Query:
-    """``(type, the database's own time zone, whether it may be NULL, the table's id)``, also of an empty table, and of a query."""
+    """``(type, whether it may be NULL, the table's id)``, also of an empty table, and of a query."""
     name: Any = sa.column(dialect.quoted(relation.watermark_column))
     value = sa.select(name).select_from(source(relation, dialect)).limit(sa.literal_column("0")).scalar_subquery()
-    setting: Any = sa.table("pg_settings", sa.column("reset_val"), sa.column("name"), schema="pg_catalog")
-    zone = sa.select(setting.c.reset_val).where(setting.c.name == bound("TimeZone")).scalar_subquery()
     nullable: Any = sa.literal_column("false")
     oid: Any = sa.literal_column("NULL")
     if relation.table:
@@ -54,7 +55,13 @@ def _in_postgresql(relation: Relation, dialect: Dialect) -> Query:
         mine = (found.c.attrelid == named) & (found.c.attname == bound(relation.watermark_column))
         nullable = sa.select(~found.c.attnotnull).where(mine).scalar_subquery()
         oid = cast(cast(named, "oid"), "text")
-    return query_of(sa.select(cast(call("pg_typeof", value), "text"), zone, nullable, oid), dialect)
+    return query_of(sa.select(cast(call("pg_typeof", value), "text"), nullable, oid), dialect)
+
+
+def _zone_of_postgresql(dialect: Dialect) -> Query:
+    """``(zone,)`` that a session has which sets none. Not asked for without need: to read it takes all of the server's settings."""
+    setting: Any = sa.table("pg_settings", sa.column("reset_val"), sa.column("name"), schema="pg_catalog")
+    return query_of(sa.select(setting.c.reset_val).where(setting.c.name == bound("TimeZone")), dialect)
 
 
 async def _elsewhere(relation: Relation, dialect: Dialect, run: Run) -> Column:

@@ -28,6 +28,8 @@ class Dialect:
     has_checksum: ClassVar[bool] = False
     folds_upper: ClassVar[bool] = False
     """Whether a name that nobody has quoted is taken in upper case."""
+    halves_always: ClassVar[bool] = True
+    """Whether the driver halves doubled percent signs also for parameters of which there are none."""
     limits_inline: ClassVar[bool] = True
     text_type: ClassVar[str] = "VARCHAR"
     """What any value is cast to that no other rule is for."""
@@ -105,15 +107,21 @@ def python_value(text: str, kind: Kind) -> Any:
     return float(text) if kind is Kind.FLOAT else text
 
 
+def read_text(value: Any) -> str:
+    """Return what a driver gave for an exact text: some give a text's bytes."""
+    return bytes(value).decode() if isinstance(value, (bytes, bytearray, memoryview)) else str(value)
+
+
 def read_clock(text: Any) -> datetime:
     """Read what :meth:`Dialect.clock` gave: a time in UTC. Digits beyond microseconds are cut off. Raises ``ValueError``."""
     if isinstance(text, datetime):
         moment = text
     else:
-        fits = re.match(
-            r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6})\d*)?\s*(Z|[+-]\d\d(?::?\d\d)?)?", str(text).strip()
+        fits = re.fullmatch(
+            r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6})\d*)?\s*(Z|[+-]\d\d(?::?\d\d)?|(?:Etc/)?UTC|GMT)?",
+            read_text(text).strip(),
         )
-        if not fits:
+        if not fits:  # also with the name of a zone, whose time would be taken for one in UTC
             raise ValueError("the database's clock has an unknown form")
         day, time, fraction, zone = fits.groups()
         moment = datetime.fromisoformat(f"{day}T{time}.{(fraction or '').ljust(6, '0')}{_offset(zone)}")
@@ -121,7 +129,7 @@ def read_clock(text: Any) -> datetime:
 
 
 def _offset(zone: str | None) -> str:
-    if not zone or zone == "Z":
+    if not zone or zone[0] not in "+-":
         return "+00:00"
     digits = zone[1:].replace(":", "").ljust(4, "0")
     return f"{zone[0]}{digits[:2]}:{digits[2:]}"

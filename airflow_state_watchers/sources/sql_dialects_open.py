@@ -75,7 +75,8 @@ class MysqlDialect(Dialect):
 
     def clock(self) -> Any:
         # SYSDATE is read while the statement runs; UTC_TIMESTAMP would be when it began, before its snapshot.
-        now = call("convert_tz", call("sysdate", 6), sa.literal_column("@@session.time_zone"), "+00:00")
+        # A literal, since SQLAlchemy writes every function of that name without its digits.
+        now = call("convert_tz", sa.literal_column("SYSDATE(6)"), sa.literal_column("@@session.time_zone"), "+00:00")
         return self.as_text(now)
 
     def checksum(self, texts: Sequence[Any]) -> Any:

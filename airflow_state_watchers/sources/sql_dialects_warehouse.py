@@ -118,6 +118,7 @@ def _is_date(column: Column) -> bool:
 class SnowflakeDialect(Dialect):
     name = "snowflake"
     has_checksum = True
+    halves_always = False
     folds_upper = True
     _forms: ClassVar = {Kind.TIMESTAMP: f"{_ISO}.FF9TZH:TZM", Kind.NAIVE: f"{_ISO}.FF9", Kind.DATE: "YYYY-MM-DD"}
     _readers: ClassVar = {Kind.TIMESTAMP: "TO_TIMESTAMP_TZ", Kind.NAIVE: "TO_TIMESTAMP_NTZ", Kind.DATE: "TO_DATE"}
@@ -147,6 +148,7 @@ class SnowflakeDialect(Dialect):
 class BigQueryDialect(Dialect):
     name = "bigquery"
     has_checksum = True
+    halves_always = False
     text_type = "STRING"
     casts: ClassVar = {
         Kind.TIMESTAMP: "TIMESTAMP",

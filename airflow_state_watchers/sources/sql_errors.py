@@ -1,84 +1,107 @@
-"""What a database's error means, in words that hold no secret and no row's values.
+"""What went wrong with a look at a database, in words for the person who has to mend it.
 
-Drivers agree on little. Those that give an SQLSTATE are read by it, MySQL's by its numbers, SQLite's by its few messages. A foreign
-error's own text is told only where it can name nothing but what the DAG's author wrote.
+Messages are made of codes and of names that the DAG's author wrote, never of a driver's text: such a text can repeat a password, a
+whole connection string or a row's values. For the same reason the errors are to be raised without their cause.
 """
 
 from __future__ import annotations
 
-from airflow_state_watchers.exceptions import SourceDenied, SourceError, SourceMissing, SourceUnavailable
+import re
 
-_STATES: dict[str, tuple[type[SourceError], str]] = {
-    "42P01": (SourceMissing, "there is no such table. Check table=... and the connection's database and search path"),
-    "3F000": (SourceMissing, "there is no such schema. Check table=..."),
-    "42703": (SourceMissing, "there is no such column. Check watermark_column, key_columns, columns and where"),
-    "3D000": (SourceMissing, "there is no such database. Check the connection's schema field"),
-    "42501": (SourceDenied, "permission denied. Grant SELECT on it to the connection's user"),
-    "28P01": (SourceDenied, "the server refused user or password. Check the connection"),
-    "28000": (SourceDenied, "the server refused the connection's user. Check the connection and the server's access rules"),
-    "55P03": (SourceUnavailable, "another session holds a lock on it (lock time-out)"),
-    "57014": (SourceUnavailable, "the statement took too long. Is there an index on the watermark column? See also "
-              "[state_watchers] source_timeout"),
-    "53300": (SourceUnavailable, "the server takes no more connections"),
-}  # fmt: skip
-_CLASSES: dict[str, tuple[type[SourceError], str]] = {
-    "08": (SourceUnavailable, "the connection was lost or could not be made"),
-    "22": (
-        SourceError,
-        "a value does not fit the column's type. Was the column's type changed, or the watermark edited?",
-    ),
-    "28": (SourceDenied, "the server refused the connection's user. Check the connection"),
-    "57": (SourceUnavailable, "the server is being restarted, or ended the session"),
-}
-_MYSQL = {
-    1146: "42P01", 1054: "42703", 1049: "3D000", 1045: "28P01", 1044: "42501", 1142: "42501", 1143: "42501", 1370: "42501",
-    1205: "55P03", 3024: "57014", 1969: "57014", 1317: "57014", 1040: "53300", 2002: "08000", 2003: "08000", 2005: "08000",
-    2006: "08000", 2013: "08000", 2055: "08000", 1053: "57000",
-}  # fmt: skip
-_WORDS = {
-    "no such table": "42P01", "no such column": "42703", "unable to open database": "3D000", "database is locked": "55P03",
-    "password authentication failed": "28P01", "no password supplied": "28P01", "no pg_hba.conf entry": "28000",
-    "role": "28000", "database": "3D000", "too many connections": "53300", "too many clients": "53300",
-}  # fmt: skip
+from airflow_state_watchers.exceptions import SourceError, SourceMissing, SourceUnavailable
+from airflow_state_watchers.sources.sql_troubles import (
+    COLUMN,
+    DENIED,
+    NAMED,
+    NUMBERS,
+    OTHER,
+    REFUSED,
+    STATEMENT,
+    STATES,
+    TABLE,
+    VALUE,
+    WORDS,
+    Trouble,
+)
+
+_BY_CLASS = {"ProgrammingError": STATEMENT, "NotSupportedError": STATEMENT, "DataError": VALUE, "OverflowError": VALUE}
 
 
-def explain(error: BaseException, *, label: str, conn_id: str) -> SourceError:
-    """Return what to raise in the place of a driver's error."""
+def explain(error: BaseException, *, label: str, conn_id: str, dialect: str = "") -> SourceError:
+    """Return what to raise in the place of a driver's error, or of Airflow's when it makes a connection.
+
+    ``label`` is how messages call the table; ``dialect`` is the database's name, by which an error's number is known.
+    """
     if isinstance(error, SourceError):
-        return error
-    where = f"{label} (connection {conn_id!r})"
-    state = _state_of(error)
-    kind, text = _STATES.get(state) or _CLASSES.get(state[:2]) or (SourceUnavailable, "")
-    if state.startswith("42") and state not in _STATES:
-        # A mistake in what was asked: the message names what the author wrote, and no values.
-        kind, text = SourceMissing, f"the statement is not understood: {_primary(error)}"
-    if not text:
-        text = f"the database did not answer properly ({type(error).__name__}{f', SQLSTATE {state}' if state else ''})"
-    elif state in ("42P01", "42703"):
-        text = f"{text} ({_primary(error)})" if _primary(error) else text
-    return kind(f"{where}: {text}")
+        return error if label in str(error) else type(error)(f"{label}: {error}")
+    if isinstance(error, ImportError) or type(error).__name__.startswith("Airflow"):
+        return explain_hook(error, label=label, conn_id=conn_id)
+    trouble, code = _classified(error, dialect)
+    name = _named(error) if trouble in (TABLE, COLUMN, DENIED) else ""
+    what = f"{trouble.what}: {name}" if name not in ("", label) else trouble.what
+    return trouble.kind(f"{label}: {what} (connection {conn_id!r}, {code}). {trouble.remedy}")
 
 
-def _state_of(error: BaseException) -> str:
-    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    if isinstance(state, str):
-        return state
-    number = error.args[0] if error.args else None
-    if isinstance(number, int) and number in _MYSQL:
-        return _MYSQL[number]
-    message = str(error)
-    found = next((state for words, state in _WORDS.items() if words in message and _tells(words, message)), "")
-    return found or ("08000" if "onnection" in type(error).__name__ + message or "timeout" in message else "")
+def explain_hook(error: BaseException, *, label: str, conn_id: str) -> SourceError:
+    """Return what to raise where Airflow gives no hook for a connection."""
+    name, text = type(error).__name__, str(error)
+    if name == "AirflowNotFoundException" or "isn't defined" in text:
+        return SourceMissing(f"{label}: Airflow has no connection {conn_id!r}. Create it, or change conn_id")
+    if isinstance(error, (OSError, TimeoutError)):
+        return SourceUnavailable(f"{label}: connection {conn_id!r} cannot be read now ({name}). It is tried again")
+    if isinstance(error, ImportError) or re.search("Unknown hook type|package (?:installed|'.*' is not)", text):
+        remedy = "Install the provider of its type, and the driver, where the triggerer runs"
+        return SourceMissing(f"{label}: connection {conn_id!r} has no hook here ({name}). {remedy}")
+    remedy = "Correct its fields, its extra or hook_params, or use the connection of a SQL database"
+    return SourceError(f"{label}: connection {conn_id!r} gives no SQL hook ({name}). {remedy}")
 
 
-def _tells(words: str, message: str) -> bool:
-    """A role or a database is missing only where the message says so."""
-    return words not in ("role", "database") or "does not exist" in message
+def _classified(error: BaseException, dialect: str) -> tuple[Trouble, str]:
+    name, number, state = type(error).__name__, _number(error), _state(error)
+    for numbers, trouble in NUMBERS.get(dialect, ()) if number else ():
+        if number in numbers:
+            return trouble, f"{name} {number}"
+    for beginning, trouble in STATES if state else ():
+        if state.startswith(beginning):
+            return trouble, f"SQLSTATE {state}"
+    code = f"SQLSTATE {state}" if state else (f"{name} {number}" if number else name)
+    words = str(error).lower()
+    for pattern, trouble in WORDS:
+        if re.search(pattern, words):
+            return trouble, code
+    if isinstance(error, OSError):
+        return REFUSED, code
+    return _BY_CLASS.get(name, OTHER), code
 
 
-def _primary(error: BaseException) -> str:
-    """Return the first line of what the server said, without what it quotes of the statement."""
-    message = getattr(getattr(error, "diag", None), "message_primary", None)
-    if message is None:
-        message = str(error.args[-1] if error.args else "")
-    return str(message).partition("\n")[0][:200]
+def _named(error: BaseException) -> str:
+    """Return the table or column that a message names in a form that is known to hold nothing else."""
+    message = getattr(getattr(error, "diag", None), "message_primary", None) or getattr(error, "msg", None)
+    line = str(message or (error.args[-1] if error.args else "")).partition("\n")[0]
+    found = (re.search(pattern, line) for pattern in NAMED)
+    return next((match[1][:200] for match in found if match), "")
+
+
+def _state(error: BaseException) -> str:
+    first = error.args[0] if error.args else None
+    if isinstance(first, dict):  # redshift_connector
+        first = first.get("C")
+    elif len(error.args) < 2:  # a lone one is the text
+        first = None
+    for state in (getattr(error, "sqlstate", None), getattr(error, "pgcode", None), first):
+        if isinstance(state, str) and re.fullmatch(r"[0-9A-Z]{5}", state):
+            return state
+    return ""
+
+
+def _number(error: BaseException) -> int | None:
+    if isinstance(error, OSError):  # the operating system's, which mean something else
+        return None
+    first = error.args[0] if error.args else None
+    for number in (getattr(error, "errno", None), first, getattr(first, "code", None)):
+        if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+            return number
+    text = str(error)
+    # Oracle's own; and pyodbc's, which has SQL Server's number in brackets behind the text.
+    found = re.match(r"(?:ORA|DPY)-(\d{3,6})", text) or re.search(r"\[SQL Server\].*?\((\d{3,6})\)", text)
+    return int(found[1]) if found else None

@@ -8,6 +8,7 @@ from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.exceptions import SourceError
 from airflow_state_watchers.sources.sql_column import Kind
 from airflow_state_watchers.sources.sql_columns import Found
+from airflow_state_watchers.sources.sql_dialects import read_text
 from airflow_state_watchers.sources.sql_relation import Relation
 from airflow_state_watchers.sources.sql_scan import Run
 from airflow_state_watchers.sources.sql_statements import Query, Statements
@@ -17,7 +18,10 @@ LARGE = 10_000
 _PLANS = {"postgresql": "EXPLAIN ", "mysql": "EXPLAIN ", "sqlite": "EXPLAIN QUERY PLAN "}
 _FULL = {
     "postgresql": (r"Seq Scan", "Seq Scan"),
-    "mysql": (r"'ALL'", "type ALL"),
+    "mysql": (
+        r"""(?<!>)['"](?:, None)?, 'ALL'""",
+        "type ALL",
+    ),  # of a table: what is derived from one is <derived2> there
     "sqlite": (r"\bSCAN\b(?![^']*USING (?:COVERING )?INDEX)", "SCAN"),
 }
 
@@ -52,7 +56,7 @@ async def _full_scan(statements: Statements, run: Run) -> str | None:
         ((value, _),) = await run(statements.greatest())
         if value is None:
             return None
-        query = statements.first(Span(Cut(str(value)), None), 1)
+        query = statements.next_after(Cut(read_text(value)))  # of the table alone: a scan is one of the table then
         plan = repr(await run(Query(_PLANS[name] + query.text, query.parameters)))
         pattern, words = _FULL[name]
         if re.search(pattern, plan) and await _is_large(statements, run):

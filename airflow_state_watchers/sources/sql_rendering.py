@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mssql, mysql, oracle, postgresql
+from sqlalchemy.dialects.mysql import mysqlconnector
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.engine.interfaces import Dialect
@@ -71,13 +72,22 @@ PARAMSTYLES = {
 """How the drivers of Airflow's own hooks mark parameters."""
 
 
+def paramstyle_of(hook: Any) -> str | None:
+    """Return how a hook's driver marks parameters where that is its connection's choice, else ``None``."""
+    if getattr(hook, "conn_type", None) != "mysql":
+        return None
+    extra = getattr(hook.connection, "extra_dejson", {})
+    # MySQL's own connector leaves a doubled percent sign doubled, and with named parameters looks for nothing but their names.
+    return "pyformat" if extra.get("client") == "mysql-connector-python" else None
+
+
 def rendering_of(name: str, paramstyle: str | None = None) -> Dialect:
     """Return the SQLAlchemy dialect that writes statements for a database and a driver that marks parameters so."""
     style: Any = paramstyle or PARAMSTYLES[name]
     classes: dict[str, Any] = {
         "postgresql": postgresql.dialect,
         "redshift": postgresql.base.PGDialect,
-        "mysql": mysql.dialect,
+        "mysql": mysqlconnector.dialect if style == "pyformat" else mysql.dialect,
         "sqlite": SqliteDialect,
         "mssql": PymssqlDialect if style == "pyformat" else mssql.base.MSDialect,
         "oracle": oracle.dialect,
@@ -112,7 +122,7 @@ def verbatim(text: str) -> sa.TextClause:
 
 def call(name: str, *arguments: Any) -> sa.Function[Any]:
     """Return a call of a function by its name as it is; texts and numbers among the arguments become parts of the statement."""
-    # Not through sa.func, which knows some names better: SYSDATE(6) would become SYSDATE().
+    # Not through sa.func, which knows some names better and gives them types.
     return sa.Function(name, *(constant(each) for each in arguments), type_=sa.types.NullType())
 
 

@@ -21,7 +21,7 @@ from airflow_state_watchers.exceptions import (
     SourceUnavailable,
 )
 from airflow_state_watchers.sources.sql_column import Kind
-from airflow_state_watchers.sources.sql_dialects import Dialect, read_clock
+from airflow_state_watchers.sources.sql_dialects import Dialect, read_clock, read_text
 from airflow_state_watchers.sources.sql_statements import Query, Statements
 
 FUTURE = timedelta(seconds=10)
@@ -90,7 +90,8 @@ class SqlScan:
             return replace(self.at(moment), after=cut.after)
         if moment is not None and dialect.name == "sqlite":
             # It compares times as texts, so they have to be written alike.
-            return Cut(dialect.moment_text(moment, column), cut.after)
+            fraction = f".{moment.microsecond:06}".rstrip(".0") if column.kind is not Kind.DATE else ""
+            return Cut(dialect.moment_text(moment, column) + fraction, cut.after)
         try:
             ((text,),) = await self._run(self._statements.meant(cut.value))
         except (SourceError, ValueError) as error:
@@ -102,11 +103,11 @@ class SqlScan:
                 f"{self._statements.relation.label}: {cut.value!r} is no value of {column.name}, which is {column.type_name}. "
                 "Correct initial_value, or the watermark that was written by hand"
             )
-        return Cut(str(text), cut.after)
+        return Cut(read_text(text), cut.after)
 
     async def greatest(self) -> tuple[Cut | None, datetime]:
         ((value, now),) = await self._run(self._statements.greatest())
-        return (None if value is None else self._after(str(value))), read_clock(now)
+        return (None if value is None else self._after(read_text(value))), read_clock(now)
 
     def _after(self, value: str) -> Cut:
         """Return the cut after a value; for integers that is before the next one, so that windows are ``[low, high)``."""
@@ -128,10 +129,10 @@ class SqlScan:
         if int(count) <= most:
             return SqlPart(high, int(count), bool(count) or await self.is_ahead(span.low, high))
         if int(below):
-            return SqlPart(Cut(str(greatest)), int(below), True)
+            return SqlPart(Cut(read_text(greatest)), int(below), True)
         # One tie of more rows than that: it ends where the next value stands.
-        following = await self._run(self._statements.next_after(Cut(str(least), after=True)))
-        end = Cut(str(following[0][0])) if following else high
+        following = await self._run(self._statements.next_after(Cut(read_text(least), after=True)))
+        end = Cut(read_text(following[0][0])) if following else high
         end = end if await self.is_ahead(end, high) else high
         ((count,),) = await self._run(self._statements.count(Span(span.low, end), MOST_ROWS))
         return SqlPart(end, int(count), True)

@@ -13,11 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_state_watchers.core.cut import Cut, Span
-from airflow_state_watchers.sources.sql_column import Column
+from airflow_state_watchers.sources.sql_column import Column, Kind
 from airflow_state_watchers.sources.sql_conditions import before, between, beyond, chosen, labelled, source, star
-from airflow_state_watchers.sources.sql_dialects import Dialect
+from airflow_state_watchers.sources.sql_dialects import Dialect, read_text
 from airflow_state_watchers.sources.sql_relation import Relation
-from airflow_state_watchers.sources.sql_rendering import constant
+from airflow_state_watchers.sources.sql_rendering import bound, call, constant
 
 MOST_FUTURE = 1001
 """Rows of the future are counted no further than this."""
@@ -31,7 +31,7 @@ class Query:
     """A statement and its parameters, as ``cursor.execute(text, parameters)`` takes them.
 
     Percent signs are doubled where the driver halves them, which most do only if they are given parameters: hand them over even
-    if there are none.
+    if there are none. Where a driver does not halve them then either, they are not doubled.
     """
 
     text: str
@@ -86,7 +86,7 @@ class Statements:
 
     def is_ahead(self, low: Cut, high: Cut) -> Query:
         """``(1,)`` if ``high`` stands after ``low``, else ``(0,)``."""
-        a, b = self.dialect.typed(low.value, self.column), self.dialect.typed(high.value, self.column)
+        a, b = self._of_column(low.value), self._of_column(high.value)
         ahead = a <= b if high.after and not low.after else a < b
         return self._query(sa.select(sa.case((ahead, constant(1)), else_=constant(0))))
 
@@ -143,7 +143,7 @@ class Statements:
 
     def place_of(self, row: Sequence[Any]) -> Place:
         """Return the place of a row that :meth:`page` gave."""
-        value, *keys = (str(text) for text in row[len(row) - 1 - len(self.keys) :])
+        value, *keys = (read_text(text) for text in row[len(row) - 1 - len(self.keys) :])
         return Place(value, tuple(keys))
 
     def predicate(self, span: Span, alias: str | None = None) -> Query:
@@ -154,7 +154,7 @@ class Statements:
             plain = alias.isidentifier() and alias.isascii()
             value = sa.table(sa.quoted_name(alias, quote=not plain), sa.column(self._value.name)).c[self._value.name]
         conditions = [*between(self.dialect, value, self.column, span), *chosen(self.relation)]
-        return self._query(sa.and_(*conditions))
+        return written(sa.and_(*conditions), self.dialect)
 
     def names(self, columns: Sequence[str] = ()) -> Query:
         """No rows, of these columns or all: the driver then describes them, unless one does not exist."""
@@ -167,6 +167,13 @@ class Statements:
 
     def _name(self, name: str) -> sa.ColumnClause[Any]:
         return sa.column(self.dialect.quoted(name))
+
+    def _of_column(self, text: str) -> Any:
+        """Return a value to be compared with another: texts by the collation of the column, which may not be the database's."""
+        if self.dialect.name != "postgresql" or self.column.kind is not Kind.TEXT:
+            return self.dialect.typed(text, self.column)
+        none = self._select(self._value).where(constant(1) == constant(0)).scalar_subquery()
+        return call("coalesce", none, bound(text))
 
     def _text(self) -> Any:
         return self.dialect.text_of(self._value, self.column)
@@ -214,7 +221,15 @@ class Statements:
 
 
 def query_of(clause: Any, dialect: Dialect) -> Query:
-    """Write a clause of SQLAlchemy's for a database and its driver."""
+    """Write a whole statement of SQLAlchemy's for a database and its driver."""
+    query = written(clause, dialect)
+    if query.parameters or dialect.halves_always or not dialect.rendering.identifier_preparer._double_percents:
+        return query
+    return Query(query.text.replace("%%", "%"), query.parameters)
+
+
+def written(clause: Any, dialect: Dialect) -> Query:
+    """Write a part of a statement, which may get parameters elsewhere."""
     compiled = clause.compile(dialect=dialect.rendering, compile_kwargs={"render_postcompile": True})
     parameters = compiled.construct_params()
     if compiled.positiontup is not None:

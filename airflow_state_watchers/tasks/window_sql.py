@@ -15,7 +15,7 @@ from airflow_state_watchers.sources.sql_relation import Relation
 from airflow_state_watchers.sources.sql_rendering import bound, constant
 from airflow_state_watchers.sources.sql_statements import Place, Query, Statements
 
-_STYLES = {"?": "qmark"}
+_STYLES = {"?": "qmark", "%(name)s": "pyformat"}
 
 
 @dataclass(frozen=True, slots=True)

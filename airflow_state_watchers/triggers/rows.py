@@ -83,12 +83,13 @@ class RowLook:
         return await begin(beginning, base, self._scan, self._reach(()), self._reading.lookback, self._settings)
 
     async def read(self, checkpoint: RowCheckpoint) -> Read:
-        if checkpoint.column is not None and checkpoint.column != self._scan.column:
+        if not checkpoint.fits(self._scan.column):
             raise CheckpointError(
                 f"{self._settings.name}: the watermark was stored for a column of type {checkpoint.column}, and it is "
                 f"{self._scan.column} now, whose values may stand in another order. Nothing is delivered. Move the watermark by "
                 "hand to a value of the new type, or delete the root's key to begin anew"
             )
+        checkpoint = replace(checkpoint, column=self._scan.column)
         if checkpoint.intents:
             batches = checkpoint.batches(checkpoint.intents)
             return Read(checkpoint, await self._with_rows(batches), checkpoint, complete=False)

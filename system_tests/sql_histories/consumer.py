@@ -9,7 +9,7 @@ from threading import Event, Thread
 from typing import Any
 
 from airflow_state_watchers.tasks.kinds import kind_of
-from system_tests.sql_histories.writers import HOT
+from system_tests.sql_histories.clients import HOT
 
 
 class Consumer(Thread):
@@ -24,7 +24,7 @@ class Consumer(Thread):
         self.copy: dict[int, int] = {}
         self.hot: list[tuple[float, int]] = []
         self.error: BaseException | None = None
-        self.windows = self.rows = self.repeats = 0
+        self.windows = self.rows = self.repeats = self.rereads = 0
         self._read: set[str] = set()
         self._place = 0
 
@@ -50,6 +50,7 @@ class Consumer(Thread):
     def _merge(self, payload: dict[str, Any], *, is_last: bool) -> None:
         (window,) = kind_of(payload).units(payload, is_last=is_last)
         self.windows += 1
+        self.rereads += window.reread
         self.copy |= self._rows(window, upper="window")
         if is_last:
             # Not into the copy: what no window ever delivers must be seen to be missing there.

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
-from random import Random
+from contextlib import AbstractContextManager
 from threading import Event, Thread
 from typing import Any
 
 import psycopg
 
-KEYS = 400
+from system_tests.sql_histories.clients import HOT, Client, Kind
+
 TABLE = """
 CREATE SEQUENCE versions CACHE 1;
 CREATE TABLE orders (
@@ -28,37 +27,18 @@ INSERT INTO orders (id, version, updated_at, writer) VALUES (%(id)s, nextval('ve
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, updated_at = excluded.updated_at, writer = excluded.writer
 """
 STAMPS = ["now()", "now()", "clock_timestamp()", "statement_timestamp()", "%(client)s"]
-HOT = 100_000
-"""The key of the row that is updated all the time."""
 
 
-class Writer(Thread):
-    """One client. Each has keys of its own, so that none waits for the locks of one that is idle in its transaction."""
+class Writer(Client):
+    def __init__(self, number: int, uri: str, stop: Event) -> None:
+        super().__init__(number, stop)
+        self.uri = uri
 
-    def __init__(self, number: int, uri: str, stop: Event, *, client_lag: float = 0.4) -> None:
-        super().__init__(name=f"writer-{number}", daemon=True)
-        self.number, self.uri, self.stop = number, uri, stop
-        self.random = Random(number)  # noqa: S311
-        self.client_lag = client_lag
-        self.error: BaseException | None = None
-        self.transactions = 0
+    def connect(self) -> AbstractContextManager[Any]:
+        return psycopg.connect(self.uri, autocommit=True)
 
-    def run(self) -> None:
-        try:
-            while not self.stop.is_set():
-                with psycopg.connect(self.uri, autocommit=True) as connection:
-                    for _ in range(20):
-                        if not self.stop.is_set():
-                            self.transact(connection)
-        except BaseException as error:
-            self.error = error
-
-    def transact(self, connection: psycopg.Connection[Any]) -> None:
-        """Run one transaction of a drawn kind."""
-        self.transactions += 1
-        kinds: list[Callable[[psycopg.Connection[Any]], None]] = [self.short] * 6
-        kinds += [self.several, self.savepoint, self.undone, self.long, self.idle, self.prepared]
-        self.random.choice(kinds)(connection)
+    def kinds(self) -> list[Kind]:
+        return [*[self.short] * 6, self.several, self.savepoint, self.undone, self.long, self.idle, self.prepared]
 
     def short(self, connection: psycopg.Connection[Any]) -> None:
         with connection.transaction():
@@ -88,29 +68,28 @@ class Writer(Thread):
             end = time.monotonic() + self.random.uniform(0.5, 6)
             while time.monotonic() < end and not self.stop.is_set():
                 self.write(connection)
-                self.stop.wait(self.random.uniform(0, 0.5))
+                self.wait(0, 0.5)
 
     def idle(self, connection: psycopg.Connection[Any]) -> None:
         with connection.transaction():
             self.write(connection)
-            self.stop.wait(self.random.uniform(0.5, 5))
+            self.wait(0.5, 5)
 
     def prepared(self, connection: psycopg.Connection[Any]) -> None:
         name = f"writer-{self.number}-{self.transactions}"
         connection.execute("BEGIN")
         self.write(connection)
         connection.execute(f"PREPARE TRANSACTION '{name}'")
-        self.stop.wait(self.random.uniform(0, 3))
+        self.wait(0, 3)
         end = "COMMIT" if self.random.random() < 0.7 else "ROLLBACK"
         connection.execute(f"{end} PREPARED '{name}'")
 
     def write(self, connection: psycopg.Connection[Any]) -> None:
-        key = self.number * KEYS + self.random.randrange(KEYS)
+        key = self.key()
         if self.random.random() < 0.1:
             connection.execute("DELETE FROM orders WHERE id = %s", [key])
             return
-        lag = timedelta(seconds=self.random.uniform(0, self.client_lag))
-        values = {"id": key, "writer": self.name, "client": datetime.now(timezone.utc) - lag}
+        values = {"id": key, "writer": self.name, "client": self.client_time()}
         connection.execute(UPSERT.format(stamp=self.random.choice(STAMPS)), values)
 
 

@@ -22,7 +22,7 @@ class Database:
 
     def insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         for row in rows:
-            self.connection.execute(f"INSERT INTO {table} VALUES ({', '.join([self.mark] * len(row))})", tuple(row))  # noqa: S608
+            self.connection.execute(f"INSERT INTO {table} VALUES ({', '.join([self.mark] * len(row))})", tuple(row))
 
     def window(self, low: str | None, high: str | None, **more: Any) -> SqlWindow:
         known: dict[str, Any] = {

@@ -47,7 +47,7 @@ def load_twice_with_an_update_between(orders: Database, name: str, target: str) 
     with inbox(asset, first) as recorded:
         load()
     assert recorded.done == first
-    assert orders.run(f"SELECT count(*) FROM {target}") == [(14,)]  # noqa: S608
+    assert orders.run(f"SELECT count(*) FROM {target}") == [(14,)]
     orders.run("UPDATE orders SET status = 'paid', updated_at = '2026-01-01 00:30+00' WHERE id IN (2, 17)")
     # The first windows a second time, as after a failure, and then the next ones.
     with inbox(asset, [*first, *windows(orders, "15", "25", "59")]) as recorded:

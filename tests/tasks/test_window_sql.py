@@ -15,6 +15,7 @@ DATABASES = [
     ("postgresql", "%s"),
     ("sqlite", "?"),
     ("mysql", "%s"),
+    ("mysql", "%(name)s"),
     ("mssql", "%s"),
     ("mssql", "?"),
     ("oracle", ":1"),

@@ -12,11 +12,14 @@ import pytest
 
 from airflow_state_watchers.demo.postgres import PostgresServer
 from airflow_state_watchers.sources.pg_database import PgDatabase
+from tests.sources.pg.watched import Watched
 
 SETTINGS = {"max_prepared_transactions": "10", "wal_level": "logical", "autovacuum": "off"}
 
 ROLES = ("watcher_super", "watcher_stats", "watcher_plain")
 """What a watcher logs in as: a superuser, a member of pg_read_all_stats, nobody in particular."""
+
+PASSWORD = "fr3sh s'ecret\\"
 
 MakeDatabase = Callable[..., PgDatabase]
 _numbers = count()
@@ -95,3 +98,40 @@ async def make(place: Place, define: Define) -> AsyncIterator[MakeDatabase]:
     yield make
     for each in made:
         await each.aclose()
+
+
+Watch = Callable[..., Watched]
+
+
+@pytest.fixture
+async def watch(place: Place, define: Define) -> AsyncIterator[Watch]:
+    """Make watchers of the database; by default as a role that sees all sessions and may read every table."""
+    made: list[Watched] = []
+    async with await place.connect() as connection:
+        await connection.execute("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC")
+
+    def watch(*, conn_id: str | None = None, role: str = "watcher_stats", **arguments: Any) -> Watched:
+        if conn_id is None:
+            conn_id = define(f"shop_{role}", host=str(place.server.directory), login=role, schema=place.name)
+        made.append(Watched(place, conn_id, **arguments))
+        return made[-1]
+
+    yield watch
+    for each in made:
+        await each.aclose()
+
+
+@pytest.fixture
+def guarded(server: PostgresServer) -> Iterator[str]:
+    """A role that must give a password."""
+    rules = server.directory / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"local all guarded scram-sha-256\n{before}")
+    with psycopg.connect(server.uri(), autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS guarded")
+        literal = psycopg.sql.Literal(PASSWORD)
+        connection.execute(psycopg.sql.SQL("CREATE ROLE guarded LOGIN PASSWORD {}").format(literal))
+        connection.execute("SELECT pg_reload_conf()")
+        yield "guarded"
+        rules.write_text(before)
+        connection.execute("SELECT pg_reload_conf()")

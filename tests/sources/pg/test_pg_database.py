@@ -16,9 +16,7 @@ from airflow_state_watchers.sources import pg_horizon, pg_pool
 from airflow_state_watchers.sources.pg_pool import PgPool, PgPools
 from airflow_state_watchers.sources.pg_session import read_only
 from airflow_state_watchers.sources.sql_statements import Query
-from tests.sources.pg.conftest import ROLES, SETTINGS, Define, MakeDatabase, Place
-
-PASSWORD = "fr3sh s'ecret\\"
+from tests.sources.pg.conftest import PASSWORD, ROLES, SETTINGS, Define, MakeDatabase, Place
 
 
 def query(sql: str, parameters: dict[str, Any] | None = None) -> Query:
@@ -208,22 +206,6 @@ async def test_old_connections_are_replaced(place: Place, make: MakeDatabase, mo
     assert await database.run(WHO) == [(pid,)]
     monkeypatch.setattr(pg_pool, "LIFE", 0.0)
     assert await database.run(WHO) != [(pid,)]
-
-
-@pytest.fixture
-def guarded(server: PostgresServer) -> Iterator[str]:
-    """A role that must give a password."""
-    rules = server.directory / "data" / "pg_hba.conf"
-    before = rules.read_text()
-    rules.write_text(f"local all guarded scram-sha-256\n{before}")
-    with psycopg.connect(server.uri(), autocommit=True) as connection:
-        connection.execute("DROP ROLE IF EXISTS guarded")
-        literal = psycopg.sql.Literal(PASSWORD)
-        connection.execute(psycopg.sql.SQL("CREATE ROLE guarded LOGIN PASSWORD {}").format(literal))
-        connection.execute("SELECT pg_reload_conf()")
-        yield "guarded"
-        rules.write_text(before)
-        connection.execute("SELECT pg_reload_conf()")
 
 
 async def test_a_password_that_was_corrected(

@@ -1,4 +1,4 @@
-"""Run one contestant of ``benchmarks.s3_listing`` in a fresh process, whose memory and processor time are then its own."""
+"""Run one contestant of a benchmark in a fresh process, whose memory and processor time are then its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Absent(Exception):
 
 @dataclass(frozen=True)
 class Contestant:
-    """A coroutine function, by module and name, that is called with the server's port, its label and options."""
+    """A coroutine function, by module and name, that is called with its target (where the server is), its label and options."""
 
     label: str
     module: str
@@ -32,11 +32,11 @@ class Contestant:
     options: Mapping[str, Any] = field(default_factory=dict)
     python: str = sys.executable
 
-    def run(self, port: int) -> Figures:
+    def run(self, target: Any) -> Figures:
         """Return the figures of each of its runs. Raises :class:`Absent`."""
         with tempfile.TemporaryDirectory() as place:
             answer = Path(place) / "figures.json"
-            order = {"port": port, "label": self.label, "options": dict(self.options), "answer": str(answer)}
+            order = {"target": target, "label": self.label, "options": dict(self.options), "answer": str(answer)}
             command = [self.python, "-m", __name__, self.module, self.function, json.dumps(order)]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
             if done.returncode:
@@ -52,7 +52,7 @@ def main(module: str, function: str, text: str) -> None:
     contestant = getattr(import_module(module), function)
     assert inspect.iscoroutinefunction(contestant)
     try:
-        runs = asyncio.run(contestant(order["port"], order["label"], **order["options"]))
+        runs = asyncio.run(contestant(order["target"], order["label"], **order["options"]))
     except Exception as error:
         if type(error).__name__ != "NotYet":
             raise
