@@ -93,17 +93,19 @@ async def test_one_nan_keeps_all_later_rows_away(place: Place, define: Define, t
 async def test_a_domain_over_a_time_is_a_time(place: Place, define: Define) -> None:
     await run(place, "CREATE DOMAIN changed AS timestamptz")
     await table(place, "changed", "2026-01-01", "2099-01-01")
-    watched = Watched(place, define, start="earliest")
-    assert await polled(watched, 4) == [1]
-    await run(place, "INSERT INTO t (w) VALUES (now() - interval '5 s')")
-    assert await polled(watched, 4) == [3]
+    watched = Watched(place, define, start="earliest", settle=0)
+    found = await polled(watched, 4)
+    await run(place, "INSERT INTO t (w) VALUES (now())")
+    found += await polled(watched, 4)
+    assert found == [1, 3]
 
 
+@pytest.mark.parametrize("max_hold", [None, 0.5])
 async def test_start_at_the_latest_while_a_transaction_is_open_that_is_not_waited_for(
-    place: Place, define: Define
+    place: Place, define: Define, max_hold: float | None
 ) -> None:
     await table(place, "timestamptz")
-    watched = Watched(place, define, max_hold=0.5, settle=0)
+    watched = Watched(place, define, max_hold=max_hold, settle=0)
     async with await place.connect() as writer:
         await writer.execute("BEGIN")
         await writer.execute("INSERT INTO t (w) VALUES (now())")
@@ -113,7 +115,8 @@ async def test_start_at_the_latest_while_a_transaction_is_open_that_is_not_waite
     assert await polled(watched) == [1]
 
 
-async def test_max_hold_and_the_right_to_see_given_meanwhile(place: Place, define: Define) -> None:
+@pytest.mark.parametrize("given", [False, True])
+async def test_max_hold_and_the_right_to_see_given_meanwhile(place: Place, define: Define, given: bool) -> None:
     await table(place, "timestamptz")
     await run(place, "GRANT SELECT ON t TO PUBLIC")
     watched = Watched(place, define, max_hold=0.5, settle=0, start="earliest")
@@ -127,7 +130,8 @@ async def test_max_hold_and_the_right_to_see_given_meanwhile(place: Place, defin
         await run(place, "INSERT INTO t (w) VALUES (now())")
         await asyncio.sleep(0.1)
         assert await polled(watched) == [2]
-        await run(place, "GRANT pg_read_all_stats TO watcher_plain")
+        if given:
+            await run(place, "GRANT pg_read_all_stats TO watcher_plain")
         try:
             await polled(watched)
             await writer.execute("COMMIT")
@@ -183,8 +187,7 @@ async def test_a_value_in_a_column_beside(place: Place, define: Define, type_nam
         ("date", "'0044-03-15 BC'"),
         ("timestamptz", "'10000-01-01 00:00+00'"),
         ("time", "'24:00'"),
-        ("tstzrange", "'[-infinity, infinity)'"),
-        ("interval", "'200000000 years'"),
+        ("interval", "'100000000 years'"),
     ],
 )
 async def test_a_task_reads_what_the_watcher_delivered(
@@ -276,3 +279,27 @@ async def test_an_alias_as_it_stands_in_the_text(place: Place, define: Define) -
                 predicate.parameters,
             )
             assert await cursor.fetchone() == (1,)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_what_was_passed_is_read_again_after_a_condition_was_changed(
+    place: Place, define: Define, is_changed: bool
+) -> None:
+    await table(place, "timestamptz")
+    arguments: dict[str, Any] = {"max_hold": 0.5, "settle": 0, "start": "earliest", "on_source_change": "keep"}
+    watched = Watched(place, define, where="id > 0", **arguments)
+    async with await place.connect() as writer:
+        await writer.execute("BEGIN")
+        await writer.execute("INSERT INTO t (w) VALUES (now())")
+        await asyncio.sleep(0.8)
+        await run(place, "INSERT INTO t (w) VALUES (now())")
+        await asyncio.sleep(0.1)
+        assert await polled(watched) == [2]
+        trigger = Watched(place, define, where="id > -1" if is_changed else "id > 0", **arguments).harness
+        trigger.store.values.update(watched.harness.store.values) if hasattr(trigger.store, "values") else trigger.store.set(
+            "state_watchers:t/w", watched.harness.store.get("state_watchers:t/w")
+        )
+        found = [row["id"] for _ in range(2) for event in await trigger.poll() for row in event["items"]]
+        await writer.execute("COMMIT")
+    found += [row["id"] for _ in range(3) for event in await trigger.poll() for row in event["items"]]
+    assert 1 in found
