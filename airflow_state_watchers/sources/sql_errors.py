@@ -37,7 +37,7 @@ def explain(error: BaseException, *, label: str, conn_id: str, dialect: str = ""
     if isinstance(error, ImportError) or type(error).__name__.startswith("Airflow"):
         return explain_hook(error, label=label, conn_id=conn_id)
     trouble, code = _classified(error, dialect)
-    name = _named(error) if trouble in (TABLE, COLUMN, DENIED) else ""
+    name = _named(error) if trouble in (TABLE, COLUMN, DENIED) else _analysed(error) if trouble is STATEMENT else ""
     what = f"{trouble.what}: {name}" if name not in ("", label) else trouble.what
     return trouble.kind(f"{label}: {what} (connection {conn_id!r}, {code}). {trouble.remedy}")
 
@@ -80,6 +80,11 @@ def _named(error: BaseException) -> str:
     line = str(message or (error.args[-1] if error.args else "")).partition("\n")[0]
     found = (re.search(pattern, line) for pattern in NAMED)
     return next((match[1][:200] for match in found if match), "")
+
+
+def _analysed(error: BaseException) -> str:
+    """Return what PostgreSQL says against a statement before it reads any row: only the author's own words can be in that."""
+    return str(getattr(getattr(error, "diag", None), "message_primary", None) or "")[:200]
 
 
 def _state(error: BaseException) -> str:

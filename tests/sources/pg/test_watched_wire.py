@@ -87,7 +87,7 @@ def _check_predicate(window: Any, logged: Statements) -> None:
     hook: Any = BaseHook.get_connection(window.conn_id).get_hook()  # type: ignore[no-untyped-call]
     p = window.predicate("o")
     assert CANARY not in p.sql
-    assert hook.get_records(f"SELECT count(*) FROM t o WHERE {p.sql}", p.parameters) == [(window.count,)]  # noqa: S608
+    assert hook.get_records(f"SELECT count(*) FROM t o WHERE {p.sql}", p.parameters) == [(window.count,)]
     statements, values = logged()
     assert "SELECT count(*) FROM t o" in statements
     assert CANARY not in statements
