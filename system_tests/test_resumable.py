@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -299,9 +298,8 @@ def test_a_deferred_task_marked_by_a_person_has_its_job_cancelled_by_the_trigger
     reports = Reports(airflow, service, "deferred_marked", "DeferredReport", tmp_path, interval=600)
     run_id = reports.start("sales")
     reports.wait_for(run_id, "deferred")
-    airflow.wait_for(
-        lambda: re.search(r"trigger deferred_marked.* starting", airflow.log("triggerer")), 90, "the trigger"
-    )
+    (job,) = service.jobs
+    airflow.wait_for(lambda: job.looks == 2, 90, "the trigger to look too")
     reports.mark(run_id, "failed")
     airflow.wait_for(lambda: service.cancelled, 60, "the job to be cancelled")
     assert service.cancelled == reports.jobs("sales")

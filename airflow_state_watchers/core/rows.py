@@ -136,8 +136,8 @@ class RowCheckpoint:
         return self.column in (None, column) or {self.column, column} <= _WHOLE
 
     def of_source(self, source: Mapping[str, Any]) -> RowCheckpoint:
-        """Return the checkpoint to go on with at another source: what was seen of the old one says nothing about it."""
-        return replace(self, source=source, column=None, slices=(), looks=(), passed=(), intents=())
+        """Return the checkpoint to go on with at another source. What is to be read again of the old one still is."""
+        return replace(self, source=source, column=None, looks=(), intents=())
 
     def restart(self) -> RowStart:
         """Return where the generation begins that a person asked for by moving the watermark."""

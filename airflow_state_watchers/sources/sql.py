@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from airflow_state_watchers.exceptions import SourceDenied, SourceError, SourceMissing
 from airflow_state_watchers.sources.sql_column import Column
@@ -81,17 +83,43 @@ class SqlTableSource:
         except Exception as error:
             raise self._explained(error) from None
         found = await self._current(database)
+        if opened.exact and not found.is_own:
+            opened, note = replace(opened, exact=False, transactions=()), self._from_elsewhere()
+        zone = self._zone(found.zone)
         keys = [Column(name) for name in self._relation.key_columns]
         statements = Statements(self._relation, database.dialect, found.column, keys)
         if self._notes is None:
             await self._check_columns(statements)
+            if self._relation.sql is not None:
+                await self._names(statements)
             self._notes = await notes_on(self._relation, found, statements, self._run)
         if self._nulls == "raise":
             await self._check_nulls(statements)
         another = f"{self._relation.label} {ANOTHER}" if self._is_another else None
         notes = "; ".join(each for each in (note, another, self._notes) if each) or None
         names = await self._names(statements) if self._carries_rows else ()
-        return SqlScan(self._run, statements, found.zone, opened, notes, names)
+        return SqlScan(self._run, statements, zone, opened, notes, names)
+
+    def _from_elsewhere(self) -> str:
+        """Say that the open transactions of this database tell nothing; raise if they were asked for."""
+        label = self._relation.label
+        why = f"{label} is a foreign table or a materialized view, into which rows come that were committed elsewhere"
+        if self._horizon == "transactions":
+            raise SourceDenied(
+                f'{why}, so horizon="transactions" cannot be had. Watch the table itself, or leave horizon out'
+            )
+        return (
+            f"{why}. They are read by settle and lookback: together longer than it takes a row to come, or it is missed"
+        )
+
+    def _zone(self, name: str) -> ZoneInfo:
+        try:
+            return ZoneInfo(name)
+        except (ValueError, LookupError, OSError):
+            raise SourceError(
+                f"{self._relation.label}: the database's time zone, {name!r}, is none that this machine knows, and "
+                f"{self._relation.watermark_column} has none of its own. Declare timezone=..., such as 'Europe/Berlin'"
+            ) from None
 
     async def _current(self, database: Database) -> Found:
         """Return what the watermark column is now: its type may be changed while a watcher runs."""
@@ -109,9 +137,15 @@ class SqlTableSource:
         if self._relation.columns:
             return self._relation.columns
         try:
-            return await self._database.names(statements.names())
+            names = await self._database.names(statements.names())
         except Exception as error:
             raise self._explained(error) from None
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SourceError(
+                f"{self._relation.label} has two columns called {', '.join(twice)}. Give each a name of its own"
+            )
+        return names
 
     async def _check_columns(self, statements: Statements) -> None:
         """Raise here if keys or columns are missing, rather than in each task that reads a window."""

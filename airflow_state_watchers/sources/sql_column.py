@@ -127,6 +127,12 @@ def sqlite_column(name: str, declared: str, greatest: Any, *, is_nullable: bool)
         kind = Kind.DATE
     else:
         kind = Kind.TEXT
-    if kind in (Kind.NAIVE, Kind.DATE, Kind.TEXT) and column.kind in (Kind.INTEGER, Kind.NUMERIC, Kind.FLOAT):
+    is_time = kind in (Kind.NAIVE, Kind.DATE)
+    if (is_time or kind is Kind.TEXT) and column.kind in (Kind.INTEGER, Kind.NUMERIC, Kind.FLOAT):
         type_name = f"{type_name} of texts"
+    if is_time and column.kind is Kind.TEXT:
+        type_name = f"{type_name} of times"
+    if kind is Kind.TEXT and column.has_clock:
+        # One such text, perhaps "unknown", stands after all times, and nothing would ever be new behind it.
+        type_name = f"{type_name} of texts that are no times"
     return Column(name, type_name, kind, is_nullable, separator)

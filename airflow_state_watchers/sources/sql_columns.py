@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_state_watchers.exceptions import SourceError
-from airflow_state_watchers.sources.sql_column import Column, kind_of_value, plain_type, sqlite_column
+from airflow_state_watchers.sources.sql_column import Column, Kind, kind_of_value, plain_type, sqlite_column
 from airflow_state_watchers.sources.sql_conditions import source
 from airflow_state_watchers.sources.sql_dialects import Dialect
 from airflow_state_watchers.sources.sql_relation import Relation
@@ -17,36 +17,52 @@ from airflow_state_watchers.sources.sql_rendering import bound, call, cast
 from airflow_state_watchers.sources.sql_scan import Run
 from airflow_state_watchers.sources.sql_statements import Query, Statements, query_of
 
+_TABLES = ("r", "p")
+_FROM_ELSEWHERE = ("f", "m")
+"""Foreign tables and materialized views: what is in them was committed elsewhere, or before."""
+
+_TEXTS = ("text", "character varying", "character", "name", "uuid", "bytea")
 _NOT_NULL = ("NO", "N", "0", "False", "REQUIRED")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A watermark column, and the zone of its values if they have none. ``table``: which one has the name now, if known."""
+    """A watermark column, and the zone of its values if they have none. ``table``: which one has the name now, if known.
+
+    ``is_own``: whether what is committed in this database is all that comes into it.
+    """
 
     column: Column
     zone: str
     table: str | None = None
+    is_own: bool = True
 
 
 async def find_column(relation: Relation, dialect: Dialect, run: Run) -> Found:
     """Return what the watermark column is now. Raises :class:`SourceError`."""
     if dialect.name == "postgresql":
-        ((type_name, nullable, table),) = await run(_in_postgresql(relation, dialect))
-        column = dialect.column(relation.watermark_column, str(type_name), is_nullable=bool(nullable))
+        ((type_name, nullable, table, kind),) = await run(_in_postgresql(relation, dialect))
+        nullable = bool(nullable) and kind in _TABLES
+        column = dialect.column(relation.watermark_column, str(type_name), is_nullable=nullable)
+        while column.kind is Kind.TEXT and column.type_name not in _TEXTS:
+            base = await run(_base_type(column.type_name, dialect))
+            if not base:
+                break
+            column = dialect.column(relation.watermark_column, str(base[0][0]), is_nullable=nullable)
         zone = relation.timezone
         if zone is None and column.is_naive:
             ((zone,),) = await run(_zone_of_postgresql(dialect))
-        return Found(column, zone or "UTC", table)
+        return Found(column, zone or "UTC", table, is_own=kind not in _FROM_ELSEWHERE)
     return Found(await _elsewhere(relation, dialect, run), relation.timezone or "UTC")
 
 
 def _in_postgresql(relation: Relation, dialect: Dialect) -> Query:
-    """``(type, whether it may be NULL, the table's id)``, also of an empty table, and of a query."""
+    """``(type, whether it may be NULL, the table's id and kind)``, also of an empty table, and of a query."""
     name: Any = sa.column(dialect.quoted(relation.watermark_column))
     value = sa.select(name).select_from(source(relation, dialect)).limit(sa.literal_column("0")).scalar_subquery()
     nullable: Any = sa.literal_column("false")
     oid: Any = sa.literal_column("NULL")
+    kind: Any = sa.literal_column("NULL")
     if relation.table:
         names = ("attrelid", "attname", "attnotnull")
         found: Any = sa.table("pg_attribute", *(sa.column(each) for each in names), schema="pg_catalog")
@@ -55,7 +71,18 @@ def _in_postgresql(relation: Relation, dialect: Dialect) -> Query:
         mine = (found.c.attrelid == named) & (found.c.attname == bound(relation.watermark_column))
         nullable = sa.select(~found.c.attnotnull).where(mine).scalar_subquery()
         oid = cast(cast(named, "oid"), "text")
-    return query_of(sa.select(cast(call("pg_typeof", value), "text"), nullable, oid), dialect)
+        tables: Any = sa.table("pg_class", sa.column("oid"), sa.column("relkind"), schema="pg_catalog")
+        kind = sa.select(cast(tables.c.relkind, "text")).where(tables.c.oid == named).scalar_subquery()
+    return query_of(sa.select(cast(call("pg_typeof", value), "text"), nullable, oid, kind), dialect)
+
+
+def _base_type(name: str, dialect: Dialect) -> Query:
+    """``(type,)`` that a domain is made of; no row for any other type."""
+    names = ("oid", "typtype", "typbasetype")
+    types: Any = sa.table("pg_type", *(sa.column(each) for each in names), schema="pg_catalog")
+    base = call("format_type", types.c.typbasetype, sa.literal_column("NULL"))
+    mine = (types.c.oid == call("to_regtype", cast(bound(name), "text"))) & (types.c.typtype == bound("d"))
+    return query_of(sa.select(base).where(mine), dialect)
 
 
 def _zone_of_postgresql(dialect: Dialect) -> Query:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql import visitors
 
 from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.sources.sql_column import Column
 from airflow_state_watchers.sources.sql_dialects import Dialect
 from airflow_state_watchers.sources.sql_relation import Relation
 from airflow_state_watchers.sources.sql_rendering import verbatim
+
+_NAME = r"""(?:[A-Za-z_][A-Za-z0-9_$]*|"[^"]+"|`[^`]+`|\[[^]]+\])"""
+_WRITTEN = rf"{_NAME}(?:\.{_NAME})*"
+"""A name as it stands in a statement, in parts or whole, each plain or in quotes."""
 
 
 def source(relation: Relation, dialect: Dialect) -> Any:
@@ -70,3 +78,20 @@ def beyond(columns: Sequence[Any], values: Sequence[Any]) -> Any:
 def labelled(texts: Sequence[Any]) -> list[Any]:
     """Return columns under names that are in no table."""
     return [text.label(f"state_watchers_{number}") for number, text in enumerate(texts)]
+
+
+def named_apart(clause: Any, what: str) -> Any:
+    """Give the parameters names that those of another clause do not have: both may stand in one statement."""
+    digest = hashlib.blake2b(what.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    number = count(1)
+
+    def rename(parameter: Any) -> None:
+        parameter.key, parameter.unique = f"p_{digest}_{next(number)}", False
+
+    return visitors.cloned_traverse(clause, {}, {"bindparam": rename})
+
+
+def aliased(value: sa.ColumnClause[Any], alias: str) -> Any:
+    """Return a column of what is called ``alias`` by its author: a name that has no quotes there must have none here."""
+    is_written = re.fullmatch(_WRITTEN, alias) is not None
+    return sa.table(sa.quoted_name(alias, quote=not is_written), sa.column(value.name)).c[value.name]

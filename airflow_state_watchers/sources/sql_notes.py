@@ -13,6 +13,17 @@ from airflow_state_watchers.sources.sql_relation import Relation
 from airflow_state_watchers.sources.sql_scan import Run
 from airflow_state_watchers.sources.sql_statements import Query, Statements
 
+_SEQUENCES = """
+SELECT max(s.seqcache) FROM pg_catalog.pg_attribute a
+LEFT JOIN pg_catalog.pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+JOIN pg_catalog.pg_depend d ON
+    (d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid = f.oid AND d.refclassid = 'pg_catalog.pg_class'::regclass)
+    OR (d.classid = 'pg_catalog.pg_class'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
+        AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype IN ('a', 'i'))
+JOIN pg_catalog.pg_sequence s ON s.seqrelid IN (d.objid, d.refobjid)
+WHERE a.attrelid = to_regclass(%(table)s::text) AND a.attname = %(column)s::text"""
+"""The sequences that a column's default uses, or that belong to it."""
+
 LARGE = 10_000
 """Rows of a table that is worth an index."""
 _PLANS = {"postgresql": "EXPLAIN ", "mysql": "EXPLAIN ", "sqlite": "EXPLAIN QUERY PLAN "}
@@ -38,6 +49,12 @@ async def notes_on(relation: Relation, found: Found, statements: Statements, run
         notes.append(
             f'{column} may be NULL, and such rows are never delivered. Declare it NOT NULL, or say nulls="raise" to be told'
         )
+    cached = await _cached(relation, statements, run)
+    if cached > 1:
+        notes.append(
+            f"{column} comes from a sequence with CACHE {cached}: a session keeps values for later, and writes them when greater "
+            "ones have been read. Make it CACHE 1, or give lookback=... as long as a session may keep them"
+        )
     scan = await _full_scan(statements, run)
     if scan is not None:
         keys = ", ".join((relation.watermark_column, *relation.key_columns))
@@ -45,6 +62,16 @@ async def notes_on(relation: Relation, found: Found, statements: Statements, run
             f"{relation.label}: polling by {relation.watermark_column} reads the whole table ({scan}). Create an index on ({keys})"
         )
     return "; ".join(notes)
+
+
+async def _cached(relation: Relation, statements: Statements, run: Run) -> int:
+    """Return how many values of the column's sequence a session takes at once; 1 if it has none."""
+    if statements.dialect.name != "postgresql" or not relation.table:
+        return 1
+    table = str(statements.dialect.table_name(relation.table)).replace("%%", "%")
+    query = Query(_SEQUENCES, {"table": table, "column": relation.watermark_column})
+    ((cached,),) = await run(query)
+    return int(cached or 1)
 
 
 async def _full_scan(statements: Statements, run: Run) -> str | None:

@@ -70,9 +70,15 @@ class SqlScan:
     """See :class:`~airflow_state_watchers.ports.RowScan`. ``names`` are the columns of the rows that an event carries."""
 
     def __init__(
-        self, run: Run, statements: Statements, zone: str, opened: Openness, note: str | None, names: Sequence[str] = ()
+        self,
+        run: Run,
+        statements: Statements,
+        zone: ZoneInfo,
+        opened: Openness,
+        note: str | None,
+        names: Sequence[str] = (),
     ) -> None:
-        self._run, self._statements, self._zone, self._names = run, statements, ZoneInfo(zone), names
+        self._run, self._statements, self._zone, self._names = run, statements, zone, names
         self.opened, self.note = opened, note
         self.column = statements.column.type_name
         self.has_clock = statements.column.has_clock

@@ -14,7 +14,17 @@ import sqlalchemy as sa
 
 from airflow_state_watchers.core.cut import Cut, Span
 from airflow_state_watchers.sources.sql_column import Column, Kind
-from airflow_state_watchers.sources.sql_conditions import before, between, beyond, chosen, labelled, source, star
+from airflow_state_watchers.sources.sql_conditions import (
+    aliased,
+    before,
+    between,
+    beyond,
+    chosen,
+    labelled,
+    named_apart,
+    source,
+    star,
+)
 from airflow_state_watchers.sources.sql_dialects import Dialect, read_text
 from airflow_state_watchers.sources.sql_relation import Relation
 from airflow_state_watchers.sources.sql_rendering import bound, call, constant
@@ -56,6 +66,10 @@ class Statements:
         self.keys = tuple(keys)
         self._value = self._name(column.name)
         self._from = source(relation, dialect)
+        self._chosen = chosen(relation)
+        if dialect.name == "postgresql" and column.kind in (Kind.NUMERIC, Kind.FLOAT):
+            # Left out as NULL is: PostgreSQL has it after all numbers, and nothing would ever be new behind it.
+            self._chosen.append(self._value < sa.literal_column("'NaN'"))
 
     def nulls(self) -> Query:
         """One row if the watermark column is NULL anywhere, else none."""
@@ -150,11 +164,9 @@ class Statements:
         """The condition alone, ``where`` included, for a statement of the reader's own whose table is called ``alias``."""
         value = self._value
         if alias is not None:
-            # As its author writes it: a plain name has no quotes there, and so must have none here.
-            plain = alias.isidentifier() and alias.isascii()
-            value = sa.table(sa.quoted_name(alias, quote=not plain), sa.column(self._value.name)).c[self._value.name]
+            value = aliased(self._value, alias)
         conditions = [*between(self.dialect, value, self.column, span), *chosen(self.relation)]
-        return written(sa.and_(*conditions), self.dialect)
+        return written(named_apart(sa.and_(*conditions), repr((self.relation, span))), self.dialect)
 
     def names(self, columns: Sequence[str] = ()) -> Query:
         """No rows, of these columns or all: the driver then describes them, unless one does not exist."""
@@ -182,7 +194,7 @@ class Statements:
         return [self._value, *(self._name(key.name) for key in self.keys)]
 
     def _select(self, *what: Any) -> sa.Select[Any]:
-        return sa.select(*what).select_from(self._from).where(*chosen(self.relation))
+        return sa.select(*what).select_from(self._from).where(*self._chosen)
 
     def _columns(self, columns: Sequence[str]) -> sa.Select[Any]:
         if columns:

@@ -28,7 +28,19 @@ def frames_of(window: SqlWindow, chunksize: int, df_type: DfType, upper: Upper) 
             f"pip install {module}, or read with rows()."
         ) from None
     pages = pages_of(window, chunksize, upper)
-    return (make(library, names, rows) for names, rows in pages)
+    return (_made(window, df_type, lambda page=page: make(library, *page)) for page in pages)
+
+
+def _made(window: SqlWindow, df_type: DfType, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # how Polars' Rust fails
+            raise
+        raise InboxRefusal(
+            f"{window}: these rows make no {df_type} frame: {error}. Read them with rows(), leave a column out (columns=... of the "
+            "watcher), or cast it in sql=..."
+        ) from error
 
 
 def _pandas(library: Any, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Any:

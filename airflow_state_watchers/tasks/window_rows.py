@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_state_watchers.core.cut import Cut, Span
@@ -81,6 +82,8 @@ def _by_key(window: SqlWindow, upper: Upper, size: int) -> Iterator[tuple[Names,
             if after is None:
                 statements = statements.with_keys([rows[0][_index(names, key)] for key in window.key_columns])
             place = statements.place_of(rows[size - 1])
+            if place == after:
+                raise _same_keys(window)  # the database does not find that this row is not after itself
             if after is None or place.value != after.value:
                 query = statements.null_keys(place)
                 _check_no_nulls(window, connection.read(query.text, query.parameters)[1])
@@ -96,11 +99,23 @@ def _check_places(window: SqlWindow, rows: Rows, size: int) -> None:
     """Raise if the page after this one would leave a row out: it begins after the last row's place, whose equal follows."""
     places = [row[-1 - len(window.key_columns) :] for row in rows]
     _check_no_nulls(window, [place for place in places if None in place])
-    if len(places) > size and places[size] == places[size - 1]:
-        raise InboxRefusal(
-            f"{window}: the key columns {', '.join(window.key_columns)} do not tell all rows apart. Name more of them "
-            "(key_columns=... of the watcher), or none: then a window is read by one statement."
-        )
+    if len(places) > size and all(map(_is_same, places[size], places[size - 1])):
+        raise _same_keys(window)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two exact texts are one value to a database: 1.0 and 1.00 are."""
+    try:
+        return bool(one == other or Decimal(one) == Decimal(other))
+    except (ArithmeticError, TypeError, ValueError):
+        return False
+
+
+def _same_keys(window: SqlWindow) -> InboxRefusal:
+    return InboxRefusal(
+        f"{window}: the key columns {', '.join(window.key_columns)} do not tell all rows apart. Name more of them "
+        "(key_columns=... of the watcher), or none: then a window is read by one statement."
+    )
 
 
 def _check_no_nulls(window: SqlWindow, found: Sequence[Any]) -> None:

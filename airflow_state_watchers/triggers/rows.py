@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from airflow_state_watchers.core.envelope import NotJson, check_json
 from airflow_state_watchers.core.reach import Reach, reach
 from airflow_state_watchers.core.rows import RowBatch, RowCheckpoint
 from airflow_state_watchers.exceptions import CheckpointError
@@ -80,7 +81,11 @@ class RowLook:
     async def begin(self, beginning: Beginning, *, label: str) -> bool:
         """Resolve the place. A start at the latest has to wait until it is known what is the latest."""
         base = replace(beginning.base, passed=())
-        return await begin(beginning, base, self._scan, self._reach(()), self._reading.lookback, self._settings)
+        # Not past a transaction that is not waited for: what it writes is new, and is read again when it ends.
+        found = self._reach((), waits=True)
+        if found.moment is None:
+            found = self._reach(())
+        return await begin(beginning, base, self._scan, found, self._reading.lookback, self._settings)
 
     async def read(self, checkpoint: RowCheckpoint) -> Read:
         if not checkpoint.fits(self._scan.column):
@@ -106,11 +111,11 @@ class RowLook:
         read = await poll.read(found.moment)
         return replace(read, batches=await self._with_rows(read.batches), soon=self._soon(read, found))
 
-    def _reach(self, passed: Sequence[str]) -> Reach:
+    def _reach(self, passed: Sequence[str], *, waits: bool = False) -> Reach:
         return reach(
             self._scan.opened,
             settle=self._reading.settle,
-            max_hold=self._options.max_hold,
+            max_hold=None if waits else self._options.max_hold,
             met=self._memory.met,
             passed=passed,
         )
@@ -119,6 +124,8 @@ class RowLook:
         memory = self._memory
         notes = [self._scan.note, hold_note(self._scan.opened, found, memory), future_note(memory.future)]
         notes.append(behind_note(memory.behind))
+        if self._options.max_hold is not None and not self._scan.opened.exact:
+            notes.append("max_hold does nothing here: open transactions cannot be seen, and are not waited for")
         return "; ".join(note for note in notes if note) or None
 
     def _soon(self, read: Read, found: Reach) -> float | None:
@@ -135,6 +142,15 @@ class RowLook:
         result = []
         for batch in batches:
             fits = batch.count <= most
-            rows = await self._scan.rows(batch.span) if fits else None
+            rows = await self._rows(batch) if fits else None
             result.append(replace(batch, rows=rows) if rows is not None and len(rows) <= most else batch)
         return result
+
+    async def _rows(self, batch: RowBatch) -> Sequence[dict[str, Any]] | None:
+        """Return a window's rows, if an event can hold them."""
+        try:
+            rows = await self._scan.rows(batch.span)
+            check_json(list(rows))
+        except (NotJson, RecursionError):
+            return None
+        return rows

@@ -75,7 +75,10 @@ def columns_of(argument: str, value: Any) -> list[str]:
     """Return names of columns. One text alone is a mistake: it would be taken letter by letter."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise WatcherArgumentError(f"{argument}={value!r}: give a list of column names, such as [{str(value)!r}]")
-    return [text(argument, name) for name in value]
+    names = [text(argument, name) for name in value]
+    if len(set(names)) < len(names):
+        raise WatcherArgumentError(f"{argument}={names!r} names a column twice")
+    return names
 
 
 def watcher_name(relation: Relation) -> str:

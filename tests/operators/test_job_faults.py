@@ -151,6 +151,15 @@ def test_with_reuse_another_items_job_is_not_taken_over(
     assert "sales" not in str(harness.store.values)
 
 
+def test_upstreams_class_hands_out_another_items_result(service: JobService) -> None:
+    harness, _ = harness_of(UpstreamReport, service)
+    harness.run()
+    other, _ = harness_of(UpstreamReport, service, report="costs")
+    other.store, other.try_number = harness.store, harness.try_number
+    other.clear()
+    assert other.run() == "s3://reports/sales"
+
+
 def test_a_retry_keeps_its_job_whatever_has_drifted(service: JobService) -> None:
     harness, _ = harness_of(ReusingReport, service, "at 12:01")
     harness.run(crash_at="after get_job_status")

@@ -24,6 +24,7 @@ class WakingTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        await asyncio.to_thread(JobClient(self.address).status, self.job_id)
         await asyncio.sleep(self.seconds)
         yield TriggerEvent({"status": "whatever"})  # type: ignore[no-untyped-call]
 

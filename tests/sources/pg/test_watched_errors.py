@@ -180,10 +180,7 @@ async def sleeping(watched: Watched) -> int:
 async def test_a_statement_that_takes_too_long(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__STATE_WATCHERS__SOURCE_TIMEOUT", "0.3")
     watched = await slowed(watch(where="slow()"))
-    await failing(
-        watched,
-        "SourceUnavailable: orders: the statement took too long (connection 'shop_watcher_stats', SQLSTATE 57014)",
-    )
+    await failing(watched, "SourceUnavailable: orders: the statement took too long (connection 'shop_watcher_stats'")
     await watched.run("DELETE FROM flags")
     await mended(watched)
 
@@ -283,9 +280,7 @@ async def test_a_database_that_is_renamed(watch: Watch, place: Place) -> None:
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [place.name]
         )
         await admin.execute(f"ALTER DATABASE {place.name} RENAME TO elsewhere".encode())
-        await failing(
-            watched, "SourceMissing: orders: there is no such database or schema (connection 'shop_watcher_stats'"
-        )
+        await failing(watched, "SourceMissing: orders: there is no such database")
         await admin.execute(f"ALTER DATABASE elsewhere RENAME TO {place.name}".encode())
     await mended(watched)
 

@@ -247,7 +247,7 @@ async def test_what_may_be_watched_beside_plain_tables(watch: Watch, what: str) 
 async def test_a_type_that_has_no_order_is_said(watch: Watch, kind: str) -> None:
     watched = await made(watch, kind, ['"a"' if kind == "json" else "(1,2)"])
     assert await watched.polls() == []
-    assert watched.error.startswith("SourceMissing: t (connection 'shop_watcher_stats')")
+    assert watched.error.startswith("SourceError: t: the database does not take the statement")
     assert f"{kind}" in watched.error
 
 
