@@ -80,14 +80,12 @@ class HardenedSteps:
         if not self._is_collected(pod):
             super().patch_already_checked(pod, reraise=reraise)  # type: ignore[misc]
 
-    def cleanup(
-        self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, xcom_result: Any = None, context: Context | None = None
-    ) -> None:
+    def cleanup(self, *args: Any, **kwargs: Any) -> None:
         # Called in a finally: what is on its way up says why the try ends.
         error = sys.exc_info()[1]
         if self._pod_session is not None and (isinstance(error, _NOT_THE_END) or passes(error)):
             return
-        super().cleanup(pod, remote_pod, xcom_result, context)  # type: ignore[misc]
+        super().cleanup(*args, **kwargs)  # type: ignore[misc]
 
     def trigger_reentry(self, context: Context, event: dict[str, Any]) -> Any:
         """Come back from the trigger. Its event names a pod by name alone; which one it is, is looked at here."""

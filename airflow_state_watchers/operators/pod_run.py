@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from airflow_state_watchers.operators.pod import PodResumeMixin
 
 
+_SHORT = 5.0
+"""Seconds between two looks at a pod that is being deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     record: JobRecord | None
@@ -51,7 +55,7 @@ class PodRun:
         memory: PodMemory,
         calls: PodCalls,
         stop: Stop,
-        pause: Callable[[], None],
+        pause: Callable[..., None],
     ) -> None:
         self._operator, self._ti = operator, ti
         self._memory, self._calls = memory, calls
@@ -186,7 +190,7 @@ class PodRun:
                     continue
             except NO_ANSWER as error:
                 self._operator.log.warning("pod %s: %s. Waiting for its end.", pod, error)
-            self._pause()
+            self._pause(_SHORT)
 
     def _wait(self, why: str) -> None:
         self._unknown += 1

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from kubernetes.client import models as k8s
 
 from airflow_state_watchers.core.resume import id_of
@@ -57,16 +58,18 @@ class PodSession:
         self._memory = PodMemory(NoStore() if store is None else store)
         self._calls = PodCalls(self._client)
         self._run = PodRun(operator, self._ti, self._memory, self._calls, self.stop, self.pause)
+        self._own_client: Any = None
         self._base = ""
         self._namespace: str | None = None
 
     def _client(self) -> Any:
         operator: Any = self._operator
-        if not hasattr(type(operator), "client"):
+        if isinstance(operator, KubernetesPodOperator):
+            return operator.client
+        if self._own_client is None:
             connection = getattr(operator, "kubernetes_conn_id", KubernetesHook.default_conn_name)
-            if "client" not in vars(operator):
-                operator.client = KubernetesHook(conn_id=connection).core_v1_client
-        return operator.client
+            self._own_client = KubernetesHook(conn_id=connection).core_v1_client
+        return self._own_client
 
     def obtain(self, request: k8s.V1Pod) -> k8s.V1Pod:
         """Return the pod that this try goes by, from now on watched."""
@@ -136,12 +139,14 @@ class PodSession:
             self.pause()
         return None
 
-    def pause(self) -> None:
+    def pause(self, longest: float = float("inf")) -> None:
         """Between two looks. What comes after asks with a new client, in case credentials have expired."""
         self.stop.check()
-        time.sleep(self._operator._pod_pause())
-        for name in _RENEWED:
-            vars(self._operator).pop(name, None)
+        time.sleep(min(self._operator._pod_pause(), longest))
+        self._own_client = None
+        if isinstance(self._operator, KubernetesPodOperator):
+            for name in _RENEWED:
+                vars(self._operator).pop(name, None)
 
     def cancel_if_over(self) -> None:
         """After being told to stop: delete the pod if the server says that nobody will come for it."""

@@ -42,6 +42,10 @@ class Plain(PodResumeMixin, BaseOperator):
 
     status_interval = 0.05
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.client = self.hook = "of another service"
+
     def build_pod_request_obj(self, context: Any) -> k8s.V1Pod:
         containers = [k8s.V1Container(name="main", image="x")]
         metadata = k8s.V1ObjectMeta(namespace="default", generate_name="plain-")
@@ -259,6 +263,20 @@ def test_a_plain_operator_gets_the_pod_as_it_ended(kube: KubernetesApi) -> None:
     kube.cluster.collect(kube.cluster.newest())
     assert task.run() == "42 rows"
     assert len(kube.pods.created) == 1
+
+
+def test_a_plain_operator_keeps_its_own_client(kube: KubernetesApi) -> None:
+    kube.fail(STATUS, 503, times=2)
+
+    def ends(name: str) -> None:
+        kube.cluster.run(name)
+        kube.cluster.finish(name, container="main")
+
+    on(kube, CREATE, ends)
+    task = work(Plain)
+    operator = task.build()
+    task.run(operator=operator)
+    assert operator.client == operator.hook == "of another service"
 
 
 def test_a_plain_operator_sees_an_end_that_is_collected_at_once(kube: KubernetesApi) -> None:
