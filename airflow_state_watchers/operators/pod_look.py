@@ -17,6 +17,7 @@ from airflow_state_watchers.operators.pod_outcome import (
     exit_of,
     identifier_of,
     loss_of,
+    outcome_of,
     phase_of,
 )
 
@@ -85,6 +86,9 @@ class PodFinder:
             told = f"taken away: {why}"
         elif phase is JobPhase.ACTIVE and pod.metadata.deletion_timestamp:
             told += ", and it is to be deleted"
+        outcome = outcome_of(pod, self._base)
+        if outcome is not None and outcome != self._memory.outcome(identifier):
+            self._memory.remember_outcome(outcome)
         return PodLook(phase, told, identifier, pod, there=True)
 
     def _with_uid(self, identifier: PodIdentifier, there: k8s.V1Pod, record: JobRecord | None) -> PodIdentifier:
@@ -93,12 +97,13 @@ class PodFinder:
         ours = labelled or there.metadata.uid in {pod.metadata.uid for pod in self._labelled(identifier.namespace)}
         return identifier_of(there) if ours else identifier
 
-    def search(self, token: str) -> PodLook:
-        """Look for the pod that was created with this token. The API server's list is never behind its creations."""
-        return self._best(lambda: self._calls.find(self._namespace, f"{TOKEN_LABEL}={token}"), "its token")
+    def search(self, token: str | None) -> PodLook:
+        """Look for the pod that was created with this token. The API server's list is never behind its creations.
 
-    def search_labels(self) -> PodLook:
-        """Look for a pod of this task of which nothing is stored, as upstream's older releases left it."""
+        Without a token, which is to say with nothing stored, for one of this task, as upstream's older releases left it.
+        """
+        if token is not None:
+            return self._best(lambda: self._calls.find(self._namespace, f"{TOKEN_LABEL}={token}"), "its token")
         if self._labels is None:
             return NOTHING
         return self._best(lambda: self._labelled(self._namespace), "the task's labels")

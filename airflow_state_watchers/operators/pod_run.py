@@ -93,18 +93,16 @@ class PodRun:
         external_id = id_of(record, stored)
         if external_id is not None:
             look = finder.look(self._memory.identifier(external_id), record)
-        elif record is not None:
-            look = finder.search(record.token)
         else:
-            look = finder.search_labels()
+            look = finder.search(None if record is None else record.token)
             # What upstream left behind counts as if its identifier were stored.
-            external_id = look.identifier and look.identifier.dump()
+            external_id = look.identifier.dump() if record is None and look.identifier else None
         now = Circumstances(
             external_id=external_id,
             found=external_id is None and look.identifier is not None,
             max_tries=self._ti.max_tries,
             on_clear=self._operator.on_clear,
-            same_job=not drifted(None if record is None else record.identity, self._identity(request)),
+            same_job=self._is_same_job(record, request),
             can_cancel=self._operator.cancel_on_kill,
             max_resubmits=self._operator.max_pod_losses,
         )
@@ -117,6 +115,12 @@ class PodRun:
         told = (token, decision.name, look.identifier, look.why)
         self._operator.log.info("resumable: token=%s, decision=%s, pod=%s (%s)", *told)
         return Standing(record, stored, look, now, decision, token)
+
+    def _is_same_job(self, record: JobRecord | None, request: k8s.V1Pod) -> bool:
+        changed = drifted(None if record is None else record.identity, self._identity(request))
+        if changed:
+            self._operator.log.info("the pod asked for has changed in %s; a retry does not mind", ", ".join(changed))
+        return not changed
 
     def _identity(self, request: k8s.V1Pod) -> dict[str, str] | None:
         if self._operator.on_clear != "reuse":

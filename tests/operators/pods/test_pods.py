@@ -200,6 +200,16 @@ def test_a_time_out_ends_the_pod_and_does_not_count_as_a_loss(kube: KubernetesAp
     assert task.store.values["pod_identifier.resume"]["resubmits"] == 0
 
 
+def test_an_end_is_stored_when_it_is_first_seen(kube: KubernetesApi) -> None:
+    task = work()
+    name = left_running(kube, task)
+    kube.cluster.complete(name)
+    task.killed(Death(match="set pod_identifier.outcome", after=True))
+    kube.cluster.collect(name)
+    task.run()
+    assert len(kube.pods.created) == 1
+
+
 def test_an_exit_code_that_skips_does_so_after_a_reconnect(kube: KubernetesApi) -> None:
     task = work(skip_on_exit_code=99)
     name = left_running(kube, task)
