@@ -83,6 +83,8 @@ class JobWait:
             raise
         except Exception as error:
             return Look(JobPhase.UNKNOWN, f"its status cannot be looked up: {type(error).__name__}: {error}")
+        if status is None:  # what a missing field of an answer comes to; to upstream's rule it would be a failure
+            return Look(JobPhase.UNKNOWN, "get_job_status returned None")
         return Look(*self._read(status), status)
 
     def _read(self, status: str) -> tuple[JobPhase, str]:
