@@ -113,6 +113,7 @@ def test_a_killed_task_process(pods: Callable[..., Pods]) -> None:
 def test_a_worker_that_is_shut_down_shows_no_line_twice(pods: Callable[..., Pods]) -> None:
     task = pods("pod_deployed")
     task.follows(times=1)
+    task.airflow.wait_for(lambda: "[base] one" in task.log(1), 60, "the first line to be shown")
     os.kill(task.process()[1], signal.SIGTERM)
     task.follows(times=2)
     task.kube.cluster.say(task.kube.cluster.newest(), "three")
@@ -120,8 +121,8 @@ def test_a_worker_that_is_shut_down_shows_no_line_twice(pods: Callable[..., Pods
     assert len(task.kube.pods.created) == 1
     assert task.kube.pods.deleted == [task.kube.pods.created[0]["metadata"]["uid"]]  # once it had ended
     assert "is left running: a later try goes on with it" in task.log(1)
-    shown = [line for line in ("one", "two", "three") if f"[base] {line}" in task.log(2)]
-    assert shown == ["three"]
+    shown = [[line for line in ("one", "two", "three") if f"[base] {line}" in task.log(number)] for number in (1, 2)]
+    assert shown == [["one", "two"], ["three"]]
 
 
 @pytest.mark.parametrize("state", ["failed", "success"])
