@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import KubernetesApiException
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 from kubernetes.client import ApiException
 
 from airflow_state_watchers.core.resume import JobPhase
@@ -82,8 +82,7 @@ class HardenedSteps:
 
     def cleanup(self, *args: Any, **kwargs: Any) -> None:
         # Called in a finally: what is on its way up says why the try ends.
-        error = sys.exc_info()[1]
-        if self._pod_session is not None and (isinstance(error, _NOT_THE_END) or passes(error)):
+        if self._pod_session is not None and _leaves(sys.exc_info()[1], self._pod_session):
             return
         super().cleanup(*args, **kwargs)  # type: ignore[misc]
 
@@ -106,3 +105,11 @@ class HardenedSteps:
         if look.phase is JobPhase.FAILED:
             raise PodFailed(f"pod {look.identifier}: {look.why}")
         return self.extract_xcom(pod=look.pod) if self.do_xcom_push else None
+
+
+def _leaves(error: BaseException | None, session: PodSession) -> bool:
+    """Whether the pod is left as it is, since the error that ends the try says nothing of it."""
+    if error is None or isinstance(error, AirflowException):
+        return False
+    # Such as a state store that did not answer: whatever is left of the pod is the next try's, if there is one.
+    return isinstance(error, _NOT_THE_END) or passes(error) or (isinstance(error, Exception) and session.has_retries)

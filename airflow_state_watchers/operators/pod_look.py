@@ -12,7 +12,7 @@ from airflow_state_watchers.core.resume import JobPhase, JobRecord
 from airflow_state_watchers.operators.pod_calls import NO_ANSWER, TOKEN_LABEL, PodCalls
 from airflow_state_watchers.operators.pod_memory import PodMemory
 from airflow_state_watchers.operators.pod_outcome import (
-    CANCELLED,
+    VERDICTS,
     PodIdentifier,
     exit_of,
     identifier_of,
@@ -71,8 +71,8 @@ class PodFinder:
             return PodLook(JobPhase.UNKNOWN, f"it cannot be looked up: {_told(error)}", identifier)
         outcome = self._memory.outcome(identifier)
         if there is not None and there.metadata.uid == identifier.uid:
-            if outcome is not None and outcome.reason == CANCELLED:
-                return PodLook(JobPhase.FAILED, "it was cancelled", identifier, there, there=True)
+            if outcome is not None and outcome.reason in VERDICTS:
+                return PodLook(JobPhase.FAILED, f"it has ended as {outcome.reason}", identifier, there, there=True)
             return self._at(identifier, there)
         why = "it is gone" if there is None else f"its name is that of another pod now (uid {there.metadata.uid})"
         if outcome is None:

@@ -19,7 +19,7 @@ from kubernetes.client import models as k8s
 from airflow_state_watchers.core.log_position import NOTHING_SHOWN, LogPosition, unseen
 from airflow_state_watchers.operators.pod_calls import PodCalls
 from airflow_state_watchers.operators.pod_memory import PodMemory
-from airflow_state_watchers.operators.pod_outcome import PodIdentifier, identifier_of
+from airflow_state_watchers.operators.pod_outcome import UNREADABLE, PodIdentifier, identifier_of
 from airflow_state_watchers.operators.pod_watched import WatchedPod
 from airflow_state_watchers.operators.stopping import Stop
 
@@ -98,7 +98,12 @@ class ResumingPodManager(CarefulPodManager):
         kept = self._watched.xcom()
         if kept is not None and not self.container_is_running(pod, PodDefaults.SIDECAR_CONTAINER_NAME):
             return kept
-        text = str(self.extract_xcom_json(pod))
+        try:
+            text = str(self.extract_xcom_json(pod))
+        except ValueError:
+            # No JSON, and it will be none however often it is fetched: the next try is to run the work again.
+            self._watched.fail(UNREADABLE)
+            raise
         self._watched.remember_xcom(text)
         try:
             self.extract_xcom_kill(pod)

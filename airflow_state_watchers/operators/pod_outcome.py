@@ -18,6 +18,10 @@ from airflow_state_watchers.core.stored import Unreadable
 VERSION = 1
 CANCELLED = "Cancelled"
 """The reason of an outcome that is our own doing: the pod was deleted because nobody waited for it any more."""
+UNREADABLE = "XComUnreadable"
+"""The reason of an outcome that failed for what the pod left as its XCom."""
+VERDICTS = frozenset({CANCELLED, UNREADABLE})
+"""Outcomes that stand against whatever the API server still shows of the pod."""
 
 # What kubelet and the control plane give as the reason of a pod that they ended, or never admitted to its node. A container
 # of its own that failed gives none; DeadlineExceeded is the pod's own limit.

@@ -62,6 +62,11 @@ class PodSession:
         self._base = ""
         self._namespace: str | None = None
 
+    @property
+    def has_retries(self) -> bool:
+        """Whether another try may come for the pod after this one has failed."""
+        return self._durable and self._ti.try_number <= self._ti.max_tries
+
     def _client(self) -> Any:
         operator: Any = self._operator
         if isinstance(operator, KubernetesPodOperator):

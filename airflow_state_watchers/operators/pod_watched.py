@@ -9,7 +9,7 @@ from kubernetes.client import models as k8s
 
 from airflow_state_watchers.operators.pod_calls import NO_ANSWER, PodCalls
 from airflow_state_watchers.operators.pod_memory import PodMemory
-from airflow_state_watchers.operators.pod_outcome import identifier_of, loss_of, outcome_of
+from airflow_state_watchers.operators.pod_outcome import VERDICTS, PodOutcome, identifier_of, loss_of, outcome_of
 from airflow_state_watchers.operators.stopping import Stop
 
 
@@ -49,7 +49,8 @@ class WatchedPod:
             raise TakenAway(f"pod {self.identifier}: taken away ({why}), so that its end says nothing of its work")
         self._last = pod
         outcome = outcome_of(pod, self._base)
-        if outcome is not None and outcome != self._outcome:
+        judged = self._outcome is not None and self._outcome.reason in VERDICTS
+        if outcome is not None and outcome != self._outcome and not judged:
             self._memory.remember_outcome(outcome)
             self._outcome = outcome
         if outcome is not None and pod.status.phase == "Failed" and outcome.phase == "Succeeded":
@@ -74,6 +75,11 @@ class WatchedPod:
                 self.see(changed)
         except NO_ANSWER:
             return  # Not allowed, or too long ago.
+
+    def fail(self, reason: str) -> None:
+        """The pod has ended, and failed for a reason that its status does not show."""
+        self._outcome = PodOutcome(self.identifier, "Failed", reason, {})
+        self._memory.remember_outcome(self._outcome)
 
     def xcom(self) -> str | None:
         """The text that was fetched from the XCom sidecar, by this try or an earlier one."""

@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.utils.pod_manager import XComRetrievalError
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout, TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException, AirflowTaskTimeout, TaskDeferred
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
 from kubernetes.client import models as k8s
 
@@ -18,7 +18,6 @@ from airflow_state_watchers.exceptions import JobError, PodFailed
 from airflow_state_watchers.operators.pod import PodResumeMixin, ResumablePodOperator
 from airflow_state_watchers.operators.stopping import ToldToStop
 from tests.operators.kubernetes_api import KubernetesApi
-from tests.operators.kubernetes_cluster import SIDECAR
 from tests.operators.pods.kubelet import CREATE, LOG, STATUS, finished, on
 from tests.operators.pods.task import Death, Killed, Task
 
@@ -244,7 +243,36 @@ def test_the_sidecar_stays_while_the_xcom_cannot_be_stored(kube: KubernetesApi) 
     with pytest.raises(OSError, match="no answer"):
         task.run()
     assert failed
-    assert not kube.asked(f"exec.*{SIDECAR}.*kill")
+    assert task.run() == 7
+    assert len(kube.pods.created) == 1
+
+
+def test_an_xcom_that_is_no_json_fails_the_pod_and_the_next_try_runs_another(kube: KubernetesApi) -> None:
+    task = work(do_xcom_push=True)
+    on(kube, CREATE, finished(kube, xcom="{"), finished(kube, xcom="7"))
+    with pytest.raises(ValueError, match="Expecting"):
+        task.run()
+    assert task.run() == 7
+    assert len(kube.pods.created) == 2
+
+
+@pytest.mark.parametrize(("max_tries", "left"), [(1, 1), (0, 0)])
+def test_an_error_that_is_not_the_pods_leaves_it_while_a_try_may_come(
+    kube: KubernetesApi, max_tries: int, left: int
+) -> None:
+    def fail(_: str, line: str) -> str:
+        raise RuntimeError(line)
+
+    def speaks(name: str) -> None:
+        kube.cluster.run(name)
+        kube.cluster.say(name, "one", "two")
+
+    task = work(log_formatter=fail)
+    task.max_tries = max_tries
+    on(kube, CREATE, speaks)
+    with pytest.raises((RuntimeError, AirflowException)):
+        task.run()
+    assert len(kube.cluster.names()) == left
 
 
 def test_a_pod_on_a_node_that_does_not_answer_is_waited_for(kube: KubernetesApi) -> None:
