@@ -19,6 +19,8 @@ from airflow_state_watchers.exceptions import (
     JobFailed,
     JobGone,
     JobStatusTimeout,
+    PodFailed,
+    PodLost,
     SourceDenied,
     SourceError,
     SourceMissing,
@@ -28,6 +30,7 @@ from airflow_state_watchers.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from airflow_state_watchers.operators.pod import PodResumeMixin, ResumablePodOperator
     from airflow_state_watchers.operators.resumable import ResumableJobMixin
     from airflow_state_watchers.tasks.events import WatcherEvent
     from airflow_state_watchers.tasks.inbox import Inbox
@@ -47,7 +50,11 @@ __all__ = [
     "JobFailed",
     "JobGone",
     "JobStatusTimeout",
+    "PodFailed",
+    "PodLost",
+    "PodResumeMixin",
     "ResumableJobMixin",
+    "ResumablePodOperator",
     "S3Object",
     "S3PrefixWatermarkTrigger",
     "SourceDenied",
@@ -63,7 +70,9 @@ __all__ = [
 ]
 
 _MODULES = {
+    "PodResumeMixin": "airflow_state_watchers.operators.pod",
     "ResumableJobMixin": "airflow_state_watchers.operators.resumable",
+    "ResumablePodOperator": "airflow_state_watchers.operators.pod",
     "Inbox": "airflow_state_watchers.tasks.inbox",
     "S3Object": "airflow_state_watchers.tasks.objects",
     "SqlUpdatedAtTrigger": "airflow_state_watchers.triggers.sql",

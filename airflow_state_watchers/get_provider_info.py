@@ -34,6 +34,17 @@ def get_provider_info() -> dict[str, Any]:
                 "external-doc-url": "https://www.postgresql.org/docs/current/",
                 "tags": ["software"],
             },
+            {
+                "integration-name": "Kubernetes",
+                "external-doc-url": "https://kubernetes.io/docs/concepts/workloads/pods/",
+                "tags": ["software"],
+            },
+        ],
+        "operators": [
+            {
+                "integration-name": "Kubernetes",
+                "python-modules": ["airflow_state_watchers.operators.pod"],
+            }
         ],
         "triggers": [
             {
