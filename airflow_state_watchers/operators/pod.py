@@ -75,8 +75,7 @@ class PodResumeMixin(HardenedSteps):
         return {"namespace": request.metadata.namespace, **request.spec.to_dict()}
 
     def execute(self, context: Context) -> Any:
-        execute = super().execute  # type: ignore[misc]
-        return self._in_session(context, lambda: execute(context))
+        return self._in_session(context, lambda: self._executed(context))
 
     def execute_pod(self, context: Context) -> k8s.V1Pod:
         """Run the pod, or take up the one that an earlier try has started; follow its log; return it as it has ended.

@@ -29,6 +29,7 @@ class HardenedSteps:
     """Written before ``KubernetesPodOperator``. Outside of a session, as in ``dry_run``, each step is upstream's."""
 
     _pod_session: PodSession | None = None
+    _dropped: Any = None
 
     if TYPE_CHECKING:
         log: Any
@@ -88,7 +89,16 @@ class HardenedSteps:
 
     def trigger_reentry(self, context: Context, event: dict[str, Any]) -> Any:
         """Come back from the trigger. Its event names a pod by name alone; which one it is, is looked at here."""
-        return self._in_session(context, lambda: self._reentered(context, event))
+        if self._pod_session is None:
+            return self._in_session(context, lambda: self._reentered(context, event))
+        # Called by upstream's execute, which finds the pod at its end, does not defer, and drops what is returned here.
+        self._dropped = self._reentered(context, event)
+        return self._dropped
+
+    def _executed(self, context: Context) -> Any:
+        self._dropped = None
+        result = super().execute(context)  # type: ignore[misc]
+        return self._dropped if result is None else result
 
     def _reentered(self, context: Context, event: dict[str, Any]) -> Any:
         assert self._pod_session is not None
@@ -99,7 +109,7 @@ class HardenedSteps:
             if event["status"] == "success" and not look.there and not self.do_xcom_push:
                 return None  # The trigger has seen it end.
             self.log.warning("pod %s: %s", look.identifier, look.why)
-            return super().execute(context)  # type: ignore[misc]
+            return self._executed(context)
         if look.there:
             return super().trigger_reentry(context, event)  # type: ignore[misc]
         if look.phase is JobPhase.FAILED:

@@ -442,6 +442,16 @@ class TestDeferred:
         kube.cluster.finish(name)
         assert self.back(task, name) == 7
 
+    def test_another_try_that_finds_the_pod_at_its_end_has_its_result(self, kube: KubernetesApi) -> None:
+        task = work(deferrable=True, do_xcom_push=True)
+        name = self.deferred(kube, task)
+        kube.cluster.write_xcom(name, "7")
+        kube.cluster.finish(name)
+        assert task.run() == 7
+        assert kube.cluster.names() == []
+        assert task.run() == 7
+        assert len(kube.pods.created) == 1
+
     def test_a_pod_lost_meanwhile_is_run_again(self, kube: KubernetesApi) -> None:
         task = work(deferrable=True)
         name = self.deferred(kube, task)
