@@ -28,6 +28,8 @@ from airflow_state_watchers.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from airflow_state_watchers.operators.athena import ResumableAthenaOperator
+    from airflow_state_watchers.operators.batch import ResumableBatchOperator
     from airflow_state_watchers.operators.resumable import ResumableJobMixin
     from airflow_state_watchers.tasks.events import WatcherEvent
     from airflow_state_watchers.tasks.inbox import Inbox
@@ -47,6 +49,8 @@ __all__ = [
     "JobFailed",
     "JobGone",
     "JobStatusTimeout",
+    "ResumableAthenaOperator",
+    "ResumableBatchOperator",
     "ResumableJobMixin",
     "S3Object",
     "S3PrefixWatermarkTrigger",
@@ -63,6 +67,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "ResumableAthenaOperator": "airflow_state_watchers.operators.athena",
+    "ResumableBatchOperator": "airflow_state_watchers.operators.batch",
     "ResumableJobMixin": "airflow_state_watchers.operators.resumable",
     "Inbox": "airflow_state_watchers.tasks.inbox",
     "S3Object": "airflow_state_watchers.tasks.objects",

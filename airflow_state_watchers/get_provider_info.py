@@ -34,6 +34,26 @@ def get_provider_info() -> dict[str, Any]:
                 "external-doc-url": "https://www.postgresql.org/docs/current/",
                 "tags": ["software"],
             },
+            {
+                "integration-name": "AWS Batch",
+                "external-doc-url": "https://aws.amazon.com/batch/",
+                "tags": ["aws"],
+            },
+            {
+                "integration-name": "Amazon Athena",
+                "external-doc-url": "https://aws.amazon.com/athena/",
+                "tags": ["aws"],
+            },
+        ],
+        "operators": [
+            {
+                "integration-name": "AWS Batch",
+                "python-modules": ["airflow_state_watchers.operators.batch"],
+            },
+            {
+                "integration-name": "Amazon Athena",
+                "python-modules": ["airflow_state_watchers.operators.athena"],
+            },
         ],
         "triggers": [
             {
