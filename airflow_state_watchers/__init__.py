@@ -19,6 +19,8 @@ from airflow_state_watchers.exceptions import (
     JobFailed,
     JobGone,
     JobStatusTimeout,
+    PodFailed,
+    PodLost,
     SourceDenied,
     SourceError,
     SourceMissing,
@@ -30,6 +32,7 @@ from airflow_state_watchers.exceptions import (
 if TYPE_CHECKING:
     from airflow_state_watchers.operators.athena import ResumableAthenaOperator
     from airflow_state_watchers.operators.batch import ResumableBatchOperator
+    from airflow_state_watchers.operators.pod import PodResumeMixin, ResumablePodOperator
     from airflow_state_watchers.operators.resumable import ResumableJobMixin
     from airflow_state_watchers.tasks.events import WatcherEvent
     from airflow_state_watchers.tasks.inbox import Inbox
@@ -49,9 +52,13 @@ __all__ = [
     "JobFailed",
     "JobGone",
     "JobStatusTimeout",
+    "PodFailed",
+    "PodLost",
+    "PodResumeMixin",
     "ResumableAthenaOperator",
     "ResumableBatchOperator",
     "ResumableJobMixin",
+    "ResumablePodOperator",
     "S3Object",
     "S3PrefixWatermarkTrigger",
     "SourceDenied",
@@ -69,7 +76,9 @@ __all__ = [
 _MODULES = {
     "ResumableAthenaOperator": "airflow_state_watchers.operators.athena",
     "ResumableBatchOperator": "airflow_state_watchers.operators.batch",
+    "PodResumeMixin": "airflow_state_watchers.operators.pod",
     "ResumableJobMixin": "airflow_state_watchers.operators.resumable",
+    "ResumablePodOperator": "airflow_state_watchers.operators.pod",
     "Inbox": "airflow_state_watchers.tasks.inbox",
     "S3Object": "airflow_state_watchers.tasks.objects",
     "SqlUpdatedAtTrigger": "airflow_state_watchers.triggers.sql",

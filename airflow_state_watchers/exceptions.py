@@ -13,7 +13,9 @@
     └── JobError                                       a resumable job cannot be gone on with
         ├── JobGone                                    ... the service knows it no more
         ├── JobFailed                                  ... it has failed
-        └── JobStatusTimeout                           ... it was waited for long enough, and still runs
+        ├── JobStatusTimeout                           ... it was waited for long enough, and still runs
+        ├── PodFailed                                  ... its pod has failed
+        └── PodLost                                    ... its pod was taken away once too often
 """
 
 from __future__ import annotations
@@ -72,3 +74,11 @@ class JobFailed(JobError):
 
 class JobStatusTimeout(JobError):
     """``status_timeout`` has passed. The job still runs and is remembered; the next try waits for it again."""
+
+
+class PodFailed(JobError):
+    """The pod has failed by itself. The next try starts another one."""
+
+
+class PodLost(JobError):
+    """Pods were evicted, preempted, drained or deleted, or their node is gone, more often than ``max_pod_losses`` allows."""

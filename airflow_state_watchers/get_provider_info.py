@@ -44,6 +44,11 @@ def get_provider_info() -> dict[str, Any]:
                 "external-doc-url": "https://aws.amazon.com/athena/",
                 "tags": ["aws"],
             },
+            {
+                "integration-name": "Kubernetes",
+                "external-doc-url": "https://kubernetes.io/docs/concepts/workloads/pods/",
+                "tags": ["software"],
+            },
         ],
         "operators": [
             {
@@ -53,6 +58,10 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Amazon Athena",
                 "python-modules": ["airflow_state_watchers.operators.athena"],
+            },
+            {
+                "integration-name": "Kubernetes",
+                "python-modules": ["airflow_state_watchers.operators.pod"],
             },
         ],
         "triggers": [

@@ -20,7 +20,7 @@ assert not loaded, f"importing the package root loads {loaded[:5]}"
 assert "site-packages" in airflow_state_watchers.__file__, airflow_state_watchers.__file__
 """
 
-WITH_AMAZON = """
+WITH_EXTRAS = """
 import airflow_state_watchers, airflow_state_watchers.testing
 for name in airflow_state_watchers.__all__:
     getattr(airflow_state_watchers, name)
@@ -65,8 +65,8 @@ def check_installed(wheel: Path, place: Path) -> None:
     if "airflow-provider-state-watchers" not in listed:
         sys.exit(f"airflow providers list does not show the provider:\n{listed}")
 
-    run(*install, f"{wheel}[amazon]", cwd=place)
-    run(python, "-c", WITH_AMAZON, cwd=place)
+    run(*install, f"{wheel}[amazon,cncf-kubernetes]", cwd=place)
+    run(python, "-c", WITH_EXTRAS, cwd=place)
     run(uv, "pip", "check", "--quiet", "--python", python, cwd=place)
 
 

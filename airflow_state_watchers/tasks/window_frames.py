@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,7 +29,7 @@ def frames_of(window: SqlWindow, chunksize: int, df_type: DfType, upper: Upper) 
             f"pip install {module}, or read with rows()."
         ) from None
     pages = pages_of(window, chunksize, upper)
-    return (_made(window, df_type, lambda page=page: make(library, *page)) for page in pages)
+    return (_made(window, df_type, partial(make, library, *page)) for page in pages)
 
 
 def _made(window: SqlWindow, df_type: DfType, make: Callable[[], Any]) -> Any:

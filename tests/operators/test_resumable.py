@@ -460,7 +460,7 @@ def test_reschedule_gives_the_slot_back_between_two_looks() -> None:
 
 
 def test_reschedule_has_a_status_timeout_over_the_whole_try() -> None:
-    operator = job(says=("RUNNING",), wait="reschedule", status_interval=600, status_timeout=3600)
+    operator = job(says=("RUNNING",), wait="reschedule", status_interval=600, status_timeout=3300)
     harness = JobHarness(operator)
     with pytest.raises(JobStatusTimeout):
         harness.run()

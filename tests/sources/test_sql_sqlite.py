@@ -71,7 +71,7 @@ async def test_hostile_names_are_watched_and_read(database: sqlite3.Connection) 
     insert(database, "2026-11-01 10:00:00", "2026-11-01 11:00:00", "2026-11-01 13:00:00")
     async with opened(relation(columns=("id", "Group", "a:b%c`"), where=WHERE), carries_rows=True) as source:
         scan = await source.open()
-        assert (scan.column, scan.has_clock, scan.note) == ("text", True, scan.note)
+        assert (scan.column, scan.has_clock, scan.note) == ("text of times", True, scan.note)
         high = scan.at(NOON)
         assert high == Cut("2026-11-01 12:00:00")
         part = await scan.begin(Span(None, high), most=1000)
