@@ -72,6 +72,9 @@ class ResumableBatchOperator(AwsJob, BatchOperator):
         }
     )
 
+    _shown = False
+    """Whether this try has the job's log and the link to it already."""
+
     @property
     def status_interval(self) -> float:  # type: ignore[override]
         return self.poll_interval
@@ -79,7 +82,7 @@ class ResumableBatchOperator(AwsJob, BatchOperator):
     @property
     def status_timeout(self) -> float:  # type: ignore[override]
         """As long as upstream's operator waits when it is deferred."""
-        longest = float(self.max_retries * self.poll_interval)
+        longest = float((self.max_retries or BatchClientHook.MAX_RETRIES) * self.poll_interval)
         limit: timedelta | None = self.execution_timeout if self.deferrable else None
         return longest if limit is None else min(longest, limit.total_seconds())
 
@@ -156,8 +159,6 @@ class ResumableBatchOperator(AwsJob, BatchOperator):
         else:
             super().poll_until_complete(external_id, context)
 
-    _shown = False
-
     def _waits(self) -> bool:
         return self.deferrable or bool(self.wait_for_completion)
 
@@ -173,7 +174,7 @@ class ResumableBatchOperator(AwsJob, BatchOperator):
 
     def on_job_attached(self, external_id: JobId, context: Context) -> None:
         super().on_job_attached(external_id, context)
-        self.job_id = external_id
+        self.job_id, self._shown = external_id, False
         self._link(BatchJobDetailsLink, context, job_id=external_id)
         if not self._waits():
             return
