@@ -30,6 +30,8 @@ from airflow_state_watchers.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from airflow_state_watchers.operators.athena import ResumableAthenaOperator
+    from airflow_state_watchers.operators.batch import ResumableBatchOperator
     from airflow_state_watchers.operators.pod import PodResumeMixin, ResumablePodOperator
     from airflow_state_watchers.operators.resumable import ResumableJobMixin
     from airflow_state_watchers.tasks.events import WatcherEvent
@@ -53,6 +55,8 @@ __all__ = [
     "PodFailed",
     "PodLost",
     "PodResumeMixin",
+    "ResumableAthenaOperator",
+    "ResumableBatchOperator",
     "ResumableJobMixin",
     "ResumablePodOperator",
     "S3Object",
@@ -70,6 +74,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "ResumableAthenaOperator": "airflow_state_watchers.operators.athena",
+    "ResumableBatchOperator": "airflow_state_watchers.operators.batch",
     "PodResumeMixin": "airflow_state_watchers.operators.pod",
     "ResumableJobMixin": "airflow_state_watchers.operators.resumable",
     "ResumablePodOperator": "airflow_state_watchers.operators.pod",

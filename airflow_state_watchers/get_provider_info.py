@@ -35,6 +35,16 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             },
             {
+                "integration-name": "AWS Batch",
+                "external-doc-url": "https://aws.amazon.com/batch/",
+                "tags": ["aws"],
+            },
+            {
+                "integration-name": "Amazon Athena",
+                "external-doc-url": "https://aws.amazon.com/athena/",
+                "tags": ["aws"],
+            },
+            {
                 "integration-name": "Kubernetes",
                 "external-doc-url": "https://kubernetes.io/docs/concepts/workloads/pods/",
                 "tags": ["software"],
@@ -42,9 +52,17 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "operators": [
             {
+                "integration-name": "AWS Batch",
+                "python-modules": ["airflow_state_watchers.operators.batch"],
+            },
+            {
+                "integration-name": "Amazon Athena",
+                "python-modules": ["airflow_state_watchers.operators.athena"],
+            },
+            {
                 "integration-name": "Kubernetes",
                 "python-modules": ["airflow_state_watchers.operators.pod"],
-            }
+            },
         ],
         "triggers": [
             {
