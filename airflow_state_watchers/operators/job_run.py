@@ -21,7 +21,7 @@ from airflow_state_watchers.core.resume import (
     same_id,
 )
 from airflow_state_watchers.core.resume_codec import digests_of, drifted
-from airflow_state_watchers.exceptions import JobError, JobGone
+from airflow_state_watchers.exceptions import JobError, JobFailed, JobGone
 from airflow_state_watchers.operators.job_state import JobState
 from airflow_state_watchers.operators.policies import Policies
 from airflow_state_watchers.operators.stopping import Stop, is_over
@@ -55,7 +55,15 @@ class Standing:
 
 class JobRun:
     def __init__(
-        self, operator: ResumableJobMixin, context: Context, policies: Policies, stop: Stop, wait: JobWait, store: Any
+        self,
+        operator: ResumableJobMixin,
+        context: Context,
+        policies: Policies,
+        stop: Stop,
+        wait: JobWait,
+        store: Any,
+        *,
+        goes_on: bool = False,
     ) -> None:
         self._operator = operator
         self._context = context
@@ -67,6 +75,7 @@ class JobRun:
         self._telemetry = Telemetry(operator, self._ti)
         self._external_id: JobId = None
         self._first = True
+        self._goes_on = goes_on
 
     def result(self) -> Any:
         """Return the job's result, whichever try has started it."""
@@ -74,6 +83,9 @@ class JobRun:
             standing = self._decide()
             self._say_if_nothing_will_come()
             decision = standing.decision
+            if self._goes_on and decision is ResumeDecision.SUBMIT and standing.look.phase is JobPhase.FAILED:
+                # This try has waited for it. To submit another one would do without the retries, and without end.
+                raise JobFailed(f"job {standing.external_id!r}: it has ended with {standing.look.why}")
             if decision is ResumeDecision.FAIL:
                 raise self._refusal(standing)
             if decision is ResumeDecision.WAIT:

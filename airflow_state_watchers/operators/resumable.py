@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
@@ -60,6 +61,7 @@ class ResumableJobMixin(UpstreamMixin):
     _job_clock: JobClock = RealClock()
     _job_stop: Stop | None = None
     _job_wait: JobWait | None = None
+    _job_woken: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -78,11 +80,14 @@ class ResumableJobMixin(UpstreamMixin):
         """
         store = context.get("task_state_store") if self.durable else None
         policies, stop = policies_of(self), Stop()
-        self._job_stop, self._job_wait = stop, JobWait(self, context, policies, stop)
+        goes_on = self._goes_on(context)
+        if store is None:  # what leaves the worker could not find its job again
+            policies = replace(policies, wait="poll")
+        self._job_stop, self._job_wait = stop, JobWait(self, context, policies, stop, may_leave=store is not None)
         try:
             if store is None:
                 return self._without_store(context)
-            run = JobRun(self, context, policies, stop, self._job_wait, store)
+            run = JobRun(self, context, policies, stop, self._job_wait, store, goes_on=goes_on)
             try:
                 return run.result()
             except ToldToStop:
@@ -90,6 +95,11 @@ class ResumableJobMixin(UpstreamMixin):
                 raise
         finally:
             self._job_stop = self._job_wait = None
+
+    def _goes_on(self, context: Context) -> bool:
+        """Return whether this try has waited already, in a trigger or between two reschedules."""
+        woken, self._job_woken = self._job_woken, False
+        return woken or (self.wait == "reschedule" and context["ti"].get_first_reschedule_date(context) is not None)
 
     def _without_store(self, context: Context) -> Any:
         self.job_token = str(uuid.uuid4())
@@ -110,7 +120,7 @@ class ResumableJobMixin(UpstreamMixin):
         wait = self._job_wait
         if wait is None:
             raise RuntimeError("poll_until_complete is called by execute_resumable, and not outside of it")
-        trigger = self.job_trigger(external_id, context)
+        trigger = self.job_trigger(external_id, context) if wait.may_leave else None
         if trigger is not None:
             wait.defer(external_id, trigger)
         wait.until_succeeded(external_id)
@@ -150,7 +160,8 @@ class ResumableJobMixin(UpstreamMixin):
         return {name: getattr(self, name) for name in _request_fields(type(self)) if hasattr(self, name)}
 
     def resume_job(self, context: Context, event: Any = None) -> Any:
-        """Go on after the trigger of :meth:`job_trigger`, as a retry does."""
+        """Go on after the trigger of :meth:`job_trigger`, as a retry does; but a job that has failed is this try's failure."""
+        self._job_woken = True
         return self.execute(context)  # type: ignore[attr-defined]
 
     def on_kill(self) -> None:

@@ -64,7 +64,10 @@ class Look:
 class JobWait:
     """The looks at a task's job, and the pauses between them."""
 
-    def __init__(self, operator: ResumableJobMixin, context: Context, policies: Policies, stop: Stop) -> None:
+    def __init__(
+        self, operator: ResumableJobMixin, context: Context, policies: Policies, stop: Stop, *, may_leave: bool
+    ) -> None:
+        self.may_leave = may_leave
         self._operator = operator
         self._context = context
         self._policies = policies

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time import comms
 from airflow.sdk.observability import stats
 
-from airflow_state_watchers import JobError, JobGone, JobStatusTimeout, ResumableJobMixin
+from airflow_state_watchers import JobError, JobFailed, JobGone, JobStatusTimeout, ResumableJobMixin
 from airflow_state_watchers.operators.stopping import ToldToStop
 from airflow_state_watchers.testing import JobHarness
 from tests.operators.logs import listen
@@ -485,4 +485,28 @@ def test_a_retry_of_a_deferred_task_takes_its_job_up() -> None:
     harness = JobHarness(operator)
     harness.run(crash_at="after job_trigger")
     assert harness.retry() == ["executed", None]
+    assert len(operator.submitted) == 1
+
+
+class Rescheduled(Job):
+    wait = "reschedule"
+
+
+@pytest.mark.parametrize("kind", [Deferred, Rescheduled])
+def test_a_failure_that_is_seen_after_waking_is_the_trys_and_submits_nothing(kind: type[Job]) -> None:
+    operator = kind(task_id="job", retries=1)
+    operator.says = ("RUNNING", "FAILED", "FAILED", "DONE")
+    harness = JobHarness(operator)
+    with pytest.raises(JobFailed, match="FAILED"):
+        harness.run()
+    assert len(operator.submitted) == 1
+    assert harness.retry() == ["executed", None]
+    assert len(set(operator.submitted)) == len(operator.submitted) == 2
+
+
+@pytest.mark.parametrize("kind", [Deferred, Rescheduled])
+def test_a_job_that_nobody_could_find_again_is_waited_for_in_the_worker(kind: type[Job]) -> None:
+    operator = kind(task_id="job", durable=False)
+    operator.says = ("RUNNING", "RUNNING", "DONE")
+    assert JobHarness(operator).run() == ["executed", None]
     assert len(operator.submitted) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -28,7 +28,7 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture
-def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sqlite3.Connection:
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
     path = tmp_path / "shop.db"
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps({"conn_type": "sqlite", "host": str(path)}))
     connection = sqlite3.connect(path, isolation_level=None)
@@ -36,7 +36,8 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sqlite3.Connect
         f'CREATE TABLE {QUOTED} (id INTEGER PRIMARY KEY, "updatedAt" TEXT NOT NULL, "Group" TEXT, "a:b%c`" INT)'
     )
     connection.execute(f'CREATE INDEX by_time ON {QUOTED} ("updatedAt", id)')
-    return connection
+    yield connection
+    connection.close()
 
 
 @asynccontextmanager
