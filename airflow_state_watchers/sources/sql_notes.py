@@ -58,8 +58,9 @@ async def notes_on(relation: Relation, found: Found, statements: Statements, run
     scan = await _full_scan(statements, run)
     if scan is not None:
         keys = ", ".join((relation.watermark_column, *relation.key_columns))
+        remedy = "Look at its plan, and index what it reads" if relation.sql else f"Create an index on ({keys})"
         notes.append(
-            f"{relation.label}: polling by {relation.watermark_column} reads the whole table ({scan}). Create an index on ({keys})"
+            f"{relation.label}: polling by {relation.watermark_column} reads the whole table ({scan}). {remedy}"
         )
     return "; ".join(notes)
 
