@@ -63,8 +63,11 @@ class WindowStatements(Statements):
         v: sa.ColumnClause[Any] = sa.column("v")
         tile: sa.ColumnClause[Any] = sa.column("n")
         numbered = self._select(self._value.label("v"), number.label("n")).where(*self._within(span)).subquery("a")
-        # Not by MIN, which PostgreSQL has not for an uuid.
-        least = sa.func.first_value(v).over(partition_by=tile, order_by=v).label("v")
-        values = sa.select(least).distinct().select_from(numbered).subquery("c")
+        if self.dialect.name == "postgresql":  # which has no MIN for an uuid
+            first = sa.func.first_value(v).over(partition_by=tile, order_by=v)
+            least = sa.select(first.label("v")).select_from(numbered).subquery("b")
+        else:  # MariaDB takes no window function within another one's window
+            least = sa.select(sa.func.min(v).label("v")).select_from(numbered).group_by(tile).subquery("b")
+        values = sa.select(v).distinct().select_from(least).subquery("c")
         text = self.dialect.text_of(v, self.column).label("text")
         return self._query(sa.select(text).select_from(values).order_by(values.c.v))

@@ -11,7 +11,7 @@ import pymysql
 import pytest
 
 from system_tests.sql_servers.mariadb_server import MariadbServer
-from system_tests.sql_servers.shop import Shop
+from system_tests.sql_servers.shop import Shop, Watched
 
 EXTRAS: dict[str, dict[str, Any]] = {
     "mysqlclient": {"charset": "utf8mb4"},
@@ -54,4 +54,5 @@ def shop(server: MariadbServer, connect_airflow: Callable[..., None]) -> Iterato
         connection.cursor().execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
     shop = Shop(server)
     yield shop
+    Watched.end_all()
     shop.close()

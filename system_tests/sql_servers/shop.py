@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pymysql
 
@@ -53,15 +54,29 @@ class Shop:
 class Watched:
     """The table's watcher. By default it reads from the beginning up to now, and looks at nothing twice."""
 
+    alive: ClassVar[list[Watched]] = []
+
     def __init__(self, **arguments: Any) -> None:
         known = {"table": "orders", "watermark_column": "w", "key_columns": ["id"], "start": "earliest", "name": "w"}
         known |= {"settle": 0, "lookback": 0, **arguments}
         self.clock = FrozenClock()
         self.harness = WatcherHarness(SqlUpdatedAtTrigger("shop", **known), clock=self.clock)
+        self.alive.append(self)
 
     def poll(self) -> list[dict[str, Any]]:
         self.clock.advance(61)  # this process's: a health record is written once a minute
         return self.harness.poll_sync()
+
+    @classmethod
+    def end_all(cls) -> None:
+        """End the watchers that live still: another test's would share their connections."""
+        for watched in cls.alive:
+            tasks = list(watched.harness._tasks)
+            watched.harness.restart()
+            if tasks:
+                ended = asyncio.wait(tasks, timeout=20)
+                asyncio.run_coroutine_threadsafe(ended, tasks[0].get_loop()).result()  # type: ignore[arg-type]
+        cls.alive.clear()
 
     def windows(self, polls: int = 3) -> list[SqlWindow]:
         """Return what so many polls deliver: a column without a clock shows what is new in two looks."""
