@@ -75,7 +75,8 @@ class JobRun:
         self._telemetry = Telemetry(operator, self._ti)
         self._external_id: JobId = None
         self._first = True
-        self._goes_on = goes_on
+        self._has_job = goes_on
+        self._submits = 0
 
     def result(self) -> Any:
         """Return the job's result, whichever try has started it."""
@@ -83,9 +84,8 @@ class JobRun:
             standing = self._decide()
             self._say_if_nothing_will_come()
             decision = standing.decision
-            if self._goes_on and decision is ResumeDecision.SUBMIT and standing.look.phase is JobPhase.FAILED:
-                # This try has waited for it. To submit another one would do without the retries, and without end.
-                raise JobFailed(f"job {standing.external_id!r}: it has ended with {standing.look.why}")
+            if decision is ResumeDecision.SUBMIT:
+                self._check_another(standing)
             if decision is ResumeDecision.FAIL:
                 raise self._refusal(standing)
             if decision is ResumeDecision.WAIT:
@@ -96,9 +96,21 @@ class JobRun:
                 self._state.remember(standing.record, standing.external_id)
                 continue
             self._take_up(standing)
+            self._has_job = True
             if decision is not ResumeDecision.COLLECT and not self._ended_well():
                 continue
             return self._operator.get_job_result(self._external_id, self._context)
+
+    def _check_another(self, standing: Standing) -> None:
+        """Raise rather than submit another job where a try would do so without the retries, and without end."""
+        job = f"job {standing.external_id!r}"
+        cleared = is_cleared(standing.record, standing.now.max_tries)
+        if self._has_job and standing.look.phase is JobPhase.FAILED and not cleared:  # it is this try's
+            raise JobFailed(f"{job}: it has ended with {standing.look.why}")
+        if self._submits > self._policies.max_resubmits:
+            raise JobGone(
+                f"{job}: this try has submitted {self._submits} jobs, and none can be found ({standing.look.why})"
+            )
 
     def _say_if_nothing_will_come(self) -> None:
         """Say, once, that without retries nobody comes for the job."""
@@ -212,6 +224,7 @@ class JobRun:
             identity=standing.identity,
         )
         self._operator.job_token = record.token
+        self._submits += 1
         with self._stop.held():
             self._state.intend(record)
             self._external_id = self._operator.submit_job(self._context)

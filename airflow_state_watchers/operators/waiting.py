@@ -148,6 +148,7 @@ class JobWait:
         """Wait in a trigger while the job runs. Returns only if a look shows that there is nothing to wait for."""
         look = self.look(external_id)
         if look.phase is JobPhase.ACTIVE:
+            self._stop.check()
             raise TaskDeferred(trigger=trigger, method_name="resume_job", timeout=self._policies.status_timeout)
 
     def until_ended(self, external_id: JobId) -> None:
@@ -187,6 +188,7 @@ class JobWait:
         return self._clock.now() - self._began
 
     def _reschedule(self, seconds: float) -> NoReturn:
+        self._stop.check()
         date = datetime.now(timezone.utc) + timedelta(seconds=max(seconds, LEAST_PAUSE))
         raise AirflowRescheduleException(date)  # type: ignore[no-untyped-call]
 
