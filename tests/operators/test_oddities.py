@@ -90,7 +90,7 @@ def test_a_clear_with_reschedule_submits_once_the_old_job_has_stopped() -> None:
     assert set(operator.cancelled) == {"job-1"}
 
 
-@pytest.mark.xfail(strict=True, reason="a clear is told by max_tries alone, which is the same after retries were lowered by as many tries as were made")
+@pytest.mark.xfail(strict=True, reason="told by max_tries alone, which can be the same once retries were lowered")
 def test_a_clear_after_retries_were_lowered_runs_again(service: JobService) -> None:
     """Airflow: ``ti.max_tries = ti.try_number + task.retries``, by the DAG as it is now: 2 + 1 is 3 again."""
     before = JobHarness(TokenReport(task_id="report", report="sales", address=service.address, retries=3))
