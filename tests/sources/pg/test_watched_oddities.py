@@ -158,7 +158,6 @@ async def test_a_value_in_a_column_beside(place: Place, define: Define, type_nam
     ],
 )
 async def test_rows_that_make_no_frame(place: Place, define: Define, df_type: Any, type_name: str, value: str) -> None:
-    pytest.importorskip({"arrow": "pyarrow"}.get(df_type, df_type))
     await table(place, "timestamptz", "2026-01-01", "2026-01-02")
     await run(place, f"ALTER TABLE t ADD x {type_name} DEFAULT {value}")
     window = await window_of(Watched(place, define, start="earliest", payload="window"))
